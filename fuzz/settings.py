@@ -92,7 +92,7 @@ class RunSettings:
     jobs: int | None = None
     """Processes that search; None: one, and more on GPUs."""
     ray: str = ""
-    """Address of a Ray cluster whose processors, or GPUs, search: `auto`, `local` or `ray://HOST:PORT`; empty: none."""
+    """Address of a Ray cluster whose processors, or GPUs, search: `auto`, `local`, `HOST:PORT`, `ray://HOST:PORT`."""
     max_elements: int | None = None
     """Of the largest tensor of a case."""
     case_memory: int | None = None

@@ -11,6 +11,7 @@ import os
 import platform
 import queue
 import signal
+import socket
 import threading
 import time
 import traceback
@@ -39,6 +40,8 @@ from kernel_assay.kernels.catalog import resolve, source_digest
 START_SECONDS = 180.0
 """For which a search waits for an actor while it has none."""
 _WAIT_SECONDS = 0.1
+KNOCK_SECONDS = 5.0
+"""For a cluster's port to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +190,7 @@ class ClusterSearch(Fleet):
     def __init__(
         self, address: str, campaign: Campaign, timeout: float, most: int | None, clock: Clock, jobs: int = 0
     ) -> None:
-        """address: `auto`, `local` or `ray://HOST:PORT`. jobs: actors; 0: one a processor, or one a GPU.
+        """address: as for `joined`. jobs: actors; 0: one a processor, or one a GPU.
 
         Raises UsageError if there is no such cluster, or nothing in it to run on.
         """
@@ -250,22 +253,39 @@ class ClusterSearch(Fleet):
 
 
 def joined(address: str) -> Any:
-    """Join a cluster: `auto`, `local` or `ray://HOST:PORT`. The module, connected. Raises UsageError."""
+    """Join a cluster: `auto`, `local`, `HOST:PORT` or `ray://HOST:PORT`; Ray, connected. Raises UsageError."""
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # it would warn of what it will do one day
     try:
         ray: Any = import_module("ray")  # it is large, and seldom there
     except ModuleNotFoundError as error:
         raise UsageError("--ray needs Ray: pip install 'kernel-assay[ray]'") from error
+    _knock(address)
     try:
         with handlers_kept(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ray.init(address=address, logging_level="ERROR", log_to_driver=False)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise UsageError(
-            f"the Ray cluster {address!r} cannot be reached ({said}); name auto, local or ray://HOST:PORT"
-        ) from error
+        hint = "" if address in {"auto", "local"} else "; where Ray asks for tokens, set RAY_AUTH_MODE=token"
+        raise _unreachable(address, f"{error}{hint}") from error
     return ray
+
+
+def _knock(address: str) -> None:
+    """Raise UsageError if nobody listens there: Ray itself would try for minutes, deaf to signals."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise _unreachable(address, error) from error
+
+
+def _unreachable(address: str, error: object) -> UsageError:
+    said = " ".join(str(error).split())[:300]
+    return UsageError(
+        f"the Ray cluster {address!r} cannot be reached ({said}); name auto, local, HOST:PORT or ray://HOST:PORT"
+    )
 
 
 @contextlib.contextmanager

@@ -85,7 +85,9 @@ _SHOW_CURSOR = b"\x1b[?25h\n" if os.isatty(2) else b""
 @dtype_option
 @device_option("cpu", "Where the subjects run: cpu, cuda, cuda:NUMBER or cuda:all.")
 @click.option("--jobs", type=AtLeast(1, MOST_JOBS), help="Processes that search.  [default: 1; on GPUs more]")
-@click.option("--ray", default="", metavar="ADDRESS", help="Search on a Ray cluster: auto, local or ray://HOST:PORT.")
+@click.option(
+    "--ray", default="", metavar="ADDRESS", help="Search on a Ray cluster: auto, local, HOST:PORT, ray://HOST:PORT."
+)
 @click.option("--max-elements", type=AtLeast(1), help="Of the largest tensor of a case.")
 @click.option(
     "--case-memory",

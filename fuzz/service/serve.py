@@ -33,12 +33,16 @@ from kernel_assay.fuzz.service.settings import ServiceSettings
 FIRST = "admin"
 GRACE_SECONDS = 5
 """How long requests may take to end when the server is told to."""
-ENGINE = "ray"
-"""Name of the engine's token, and the beginning of those of its workers."""
+ENGINE = "engine"
+"""Name of its token."""
 ENGINE_SECONDS = 20.0
 """For the engine to end, and between two starts of it."""
 USAGE, COMPLAINT = 2, "kassay: "
 """Exit code of a command that cannot do what it was asked, and how the line begins that says why."""
+
+
+AT_WORK = (" work for ", " at a time, for ")
+"""What an engine says that has all it needs (ray_engine.py, `kassay work`)."""
 
 
 def serve(settings: ServiceSettings, say: Callable[[str], None], *, quiet: bool = False, browser: bool = False) -> None:
@@ -75,7 +79,7 @@ def serve(settings: ServiceSettings, say: Callable[[str], None], *, quiet: bool 
     gc.collect()
     gc.freeze()  # what is there by now stays: a collection has not to look at it again
     server = _Server(config)
-    if settings.ray:
+    if settings.engine:
         server.engine = Engine(settings, _token_of_engine(service), lambda: setattr(server, "should_exit", True))
         server.engine.start()
     server.run(sockets=[listening])
@@ -98,15 +102,16 @@ class _Server(uvicorn.Server):
 
 
 class Engine(threading.Thread):
-    """The process that has tasks of a Ray cluster do the jobs: started again when it dies, until `ending` is set."""
+    """The worker that is started along, started again when it dies, until `ending` is set."""
 
     def __init__(self, settings: ServiceSettings, secret: str, refuse: Callable[[], None]) -> None:
         """secret: of a token of the scope work; refuse: is called when it cannot be started at all."""
         super().__init__(name="engine", daemon=True)
-        words = "work", "--name", ENGINE, "--server", settings.address, "--ray", settings.ray
+        words = "work", "--server", settings.address, "--name", *settings.engine
         self._command = command_of("corpus.process.parent_death", *command_of("fuzz.__main__", *words))
         self._secret, self.ended = secret, refuse
         self.ending = threading.Event()
+        self._was_there = False
         self.refused = ""
         """Why there is none, in one sentence."""
 
@@ -115,11 +120,12 @@ class Engine(threading.Thread):
         while not self.ending.is_set():
             began = time.monotonic()
             code, words = self._once()
-            if code == USAGE:
-                self.refused = words.removeprefix(COMPLAINT)
+            if code == USAGE and not self._was_there:
+                self.refused = f"the worker that --engine starts: {words.removeprefix(COMPLAINT)}"
                 break
             if not self.ending.is_set():
-                LOG.warning("engine: it has ended (%d) and is started anew: %s", code, words)
+                why = words.removeprefix(COMPLAINT) if words.startswith(COMPLAINT) else f"exit code {code}"
+                LOG.warning("engine: it has ended, and is started anew: %s", why)
             self.ending.wait(max(0.0, ENGINE_SECONDS - (time.monotonic() - began)))
         self.ended()
 
@@ -131,6 +137,7 @@ class Engine(threading.Thread):
             threading.Thread(target=self._end, args=(process,), daemon=True).start()
             for line in process.stderr or ():
                 words = line.strip()
+                self._was_there = self._was_there or any(one in words for one in AT_WORK)
                 if not words.startswith(COMPLAINT):
                     LOG.warning("engine: %s", words)
         return process.returncode, words
@@ -186,6 +193,7 @@ def _bound(settings: ServiceSettings) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host, settings.port))
+        listening.listen(128)  # who follows the printed link at once waits for its page
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(

@@ -31,8 +31,8 @@ class ServiceSettings:
     """What happens within so many seconds is told in one message."""
     retention_days: float = 90.0
     """Logs, texts and tasks of jobs that ended earlier are removed."""
-    ray: str = ""
-    """The Ray cluster whose tasks do the jobs: `auto`, `local`, `ray://HOST:PORT`; empty: workers are begun by hand."""
+    engine: tuple[str, ...] = ()
+    """The worker that is started along: its name, and options of `kassay work`; empty: none."""
     rate: float = 200.0
     """Requests a second of one token or address, on average; 0: no limit."""
 
@@ -49,7 +49,7 @@ class ServiceSettings:
                 "--tls-key, or say --insecure if something else in front of the server does TLS"
             )
 
-        if self.ray and self.host in {"0.0.0.0", "::"} and not self.url:  # noqa: S104  compared, and not listened at
+        if "--ray" in self.engine and self.host in {"0.0.0.0", "::"} and not self.url:  # noqa: S104  compared, and not listened at
             raise UsageError(f"--engine ray needs --url: nodes of the cluster cannot ask for {self.host}")
 
     @property

@@ -42,6 +42,8 @@ class Settings:
     """Of the first run; the next have the numbers that follow."""
     timeout: float = 60.0
     """Seconds of a run."""
+    jobs: int = 0
+    """Processors that a program in fast mode runs blocks on; 0: all that this process may use, up to 16."""
     closed: bool = True
     """Whether it is closed in."""
     out: IO[bytes] | int | None = None
@@ -128,6 +130,7 @@ def _run(program: Program, settings: Settings, seed: int, *, is_first: bool) -> 
 
 def _told(program: Program, settings: Settings, scratch: Path, file: int) -> dict[str, Any]:
     ours = {"KERNEL_ASSAY_FINDINGS": str(file), "KERNEL_ASSAY_SYMBOLS": str(program.symbols), "TMPDIR": str(scratch)}
+    ours["KERNEL_ASSAY_JOBS"] = str(settings.jobs)
     return {
         "executable": str(program.executable),
         "name": program.name,

@@ -109,6 +109,13 @@ def ray(monkeypatch):
     return made
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "[::1]:1", "127.0.0.1:99999"])
+def test_a_cluster_where_nobody_listens_is_refused_at_once(address, monkeypatch):
+    monkeypatch.setattr(cluster, "import_module", lambda _: SimpleNamespace())
+    with pytest.raises(UsageError, match=r"^the Ray cluster '.*:\d+' cannot be reached \(.+\); name auto, local, HOST"):
+        cluster.joined(address)
+
+
 @pytest.fixture(scope="module")
 def examiner():
     with Examiner([*CLEAN, TAIL], timeout=5.0) as made:

@@ -62,6 +62,7 @@ def test_a_clean_program(folder, fuzz):
         (("p.cu", "--json", "no/p.json"), "no is no folder"),
         (("p.cu", "-DBY=)"), "p.cu, line 2: g++ says"),
         (("p.cu", "-DBY=0", "--std", "c++1"), "c++1"),
+        (("p.cu", "--jobs", "2"), "--jobs needs --fast"),
     ],
 )
 def test_what_cannot_be_done(folder, fuzz, words, said):

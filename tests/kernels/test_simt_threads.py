@@ -188,6 +188,13 @@ __global__ void recorded(int* out) {
     __syncthreads();
   }
 }
+__device__ unsigned words_so_far = 0;
+__global__ void says_two_words(int* out, int late) {
+  int last = 2 * blockDim.x - 1, me = threadIdx.x;
+  out[atomicInc(&words_so_far, last)] = me;
+  if (me == late) __nanosleep(20);
+  out[atomicInc(&words_so_far, last)] = ~me;
+}
 __device__ int blocks_so_far = 0;
 __global__ void recorded_blocks(int* out) { out[atomicAdd(&blocks_so_far, 1) % gridDim.x] = blockIdx.x; }
 """
@@ -339,6 +346,23 @@ def test_what_the_orders_are(kernels):
         assert len({t // 32 for t in shuffled[:3]}) == 3, "one lane of each warp in turn"
         rotated = order_of(kernels, "rotate", seed)
         assert [len({t // 32 for t in rotated[i : i + 32]}) for i in (0, 32, 64)] == [1, 1, 1], "warp by warp"
+
+
+@pytest.mark.parametrize("late", [-1, 0, 27, 70])
+def test_threads_that_do_not_wait_take_their_turns_as_those_that_do(kernels, late):
+    """In fast mode they run in a row, until one has to wait; in check mode each is given its turn."""
+
+    def words(order, block, mode):
+        out = blank(2 * block, np.int32)
+        assert not kernels.run("says_two_words", block=block, seed=3, order=order, mode=mode, out=out, late=late).said
+        return out.tolist()
+
+    for order in ORDERS:
+        for block in (1, 33, 64, 100):
+            assert words(order, block, FAST) == words(order, block, CHECK), (order, block)
+    waits = [late] if late >= 0 else []
+    spoken = [word for i in range(100) for word in ([i] if i == late else [i, ~i])]
+    assert words("identity", 100, FAST) == [*spoken, *(~i for i in waits)]
 
 
 def test_blocks_have_no_order_but_every_one_runs_once(kernels):

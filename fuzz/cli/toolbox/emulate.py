@@ -38,6 +38,8 @@ _SOURCES = {".cu", ".cpp", ".cc", ".cxx", ".c"}
 @click.option(
     "--timeout", type=AtLeast(0.1, LONGEST), default=60.0, show_default=True, help="Seconds that a run may take."
 )
+@click.option("--fast", is_flag=True, help="Judge no accesses, and run blocks on all processors.")
+@click.option("--jobs", type=AtLeast(1, 16), metavar="N", help="With --fast: run blocks on N processors.")
 @click.option(
     "--open", "is_open", is_flag=True, help="Do not close the program in: it may write files, and has a network."
 )
@@ -52,6 +54,8 @@ def command(
     orders: int,
     seed: int,
     timeout: float,
+    fast: bool,
+    jobs: int | None,
     is_open: bool,
     sarif_path: str | None,
     json_path: str | None,
@@ -63,11 +67,14 @@ def command(
     compiled or uses what is not emulated.
     """
     check_files(json_path, sarif_path)
+    if jobs and not fast:
+        raise UsageError("--jobs needs --fast: accesses are judged on one processor")
     sources, arguments = _split(files)
-    request = Request(sources, defines, tuple(map(Path, includes)), standard)
-    settings = Settings(arguments, orders, seed, timeout, closed=not is_open, out=2 if json_path == "-" else None)
+    request = Request(sources, defines, tuple(map(Path, includes)), standard, fast=fast)
+    out = 2 if json_path == "-" else None
+    settings = Settings(arguments, orders, seed, timeout, jobs or 0, closed=not is_open, out=out)
     found = run_program(compile_program(request), settings, [str(s) for s in sources])
-    found = found.model_copy(update={"replay": _replay(found, request, settings)})
+    found = found.model_copy(update={"fast": fast, "replay": _replay(found, request, settings)})
     for text in _told(found):
         say(text, err=json_path == "-")
     write_json(json_path, found)
@@ -90,6 +97,7 @@ def _replay(found: ProgramRun, request: Request, settings: Settings) -> str:
     words = [program(), "emulate", *map(str, request.sources), *(f"-D{d}" for d in request.defines)]
     words += [f"-I{folder}" for folder in request.includes]
     words += [f"-std={request.standard}"] * (request.standard != _STANDARD) + ["--open"] * (not settings.closed)
+    words += ["--fast"] * request.fast
     words += ["--seed", str(found.findings[0].seed)]
     return shlex.join([*words, *(["--", *settings.arguments] if settings.arguments else [])])
 
@@ -106,7 +114,7 @@ def _told(found: ProgramRun) -> list[str]:
         else f"the program's exit code {code}"
     )
     launches = f"{found.launches:,} launch{'es' * (found.launches != 1)}"
-    ran = f"{count(found.runs, 'run')}, {launches}; {ending}"
+    ran = f"{count(found.runs, 'run')}, {launches}{', no access judged' * found.fast}; {ending}"
     lines.append(f"{count(len(real), 'finding')} ({ran})")
     if found.replay:
         lines.append(f"again: {found.replay}")

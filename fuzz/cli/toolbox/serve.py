@@ -9,6 +9,7 @@ import click
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.fuzz.cli.options import AtLeast, corpus_option
+from kernel_assay.kernels.environment import gpus
 
 
 @click.command("serve")
@@ -26,10 +27,10 @@ from kernel_assay.fuzz.cli.options import AtLeast, corpus_option
 @click.option("--rate", type=AtLeast(0.0), default=200.0, show_default=True, help="Requests a second of one token.")
 @click.option(
     "--engine",
-    type=click.Choice(["workers", "ray"]),
-    default="workers",
+    type=click.Choice(["none", "local", "ray"]),
+    default="none",
     show_default=True,
-    help="Who does the jobs: workers that are started by hand, or tasks of a Ray cluster.",
+    help="A worker that is started along: here, or on a Ray cluster; others may come all the same.",
 )
 @click.option("--ray", "cluster", default="auto", show_default=True, metavar="ADDRESS", help="Of --engine ray.")
 @click.option("--open", "browser", is_flag=True, help="Open the page in a browser.")
@@ -47,5 +48,12 @@ def command(
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name} is not installed: pip install 'kernel-assay[service]'") from error
     url = database or f"sqlite:///{corpus.absolute() / 'local' / 'service.db'}"
-    ray = cluster if engine == "ray" else ""
-    serve(ServiceSettings(database=url, ray=ray, **options), click.echo, quiet=quiet, browser=browser)
+    settings = ServiceSettings(database=url, engine=_engine(engine, cluster), **options)
+    serve(settings, click.echo, quiet=quiet, browser=browser)
+
+
+def _engine(kind: str, cluster: str) -> tuple[str, ...]:
+    """The name of the worker that is started along, and its options."""
+    if kind == "local":
+        return ("local", *(("--device", "cuda") if gpus() else ()))
+    return ("ray", "--ray", cluster) if kind == "ray" else ()

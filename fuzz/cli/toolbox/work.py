@@ -46,7 +46,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
     help="What else may be read by what was sent, as a folder of headers; repeatable.",
 )
 @click.option("--open", "in_the_open", is_flag=True, help="Run what was sent with your rights, where nothing else can.")
-@click.option("--ray", "cluster", metavar="ADDRESS", help="Run on a Ray cluster: auto, local or ray://HOST:PORT.")
+@click.option(
+    "--ray", "cluster", metavar="ADDRESS", help="Run on a Ray cluster: auto, local, HOST:PORT, ray://HOST:PORT."
+)
 @click.option("--quiet", is_flag=True, help="Say nothing of each task.")
 @with_service
 def command(

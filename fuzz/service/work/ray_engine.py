@@ -132,7 +132,8 @@ class RayEngine:
         except ray.exceptions.RayTaskError as error:
             return f"{name}: the node cannot work: {' '.join(str(error.cause or error).split())[-300:]}"
         except ray.exceptions.RayError as error:
-            return f"{name}: its node or process is lost ({type(error).__name__}); what it had is queued again"
+            why = type(error).__name__
+            return f"{name}: its node or process is lost ({why}); what it had is queued again within a minute"
 
     def _stop(self, ray: Any) -> None:
         """Have all tasks hand back what they have, and leave the cluster."""

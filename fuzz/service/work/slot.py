@@ -153,7 +153,13 @@ def _programs() -> list[str]:
     homes = Path.home(), Path.cwd(), *([HOME] if links else [])  # python -m puts in where it was begun
     outside = {one for home in homes for one in (home, *home.parents)}
     found = [path for path in map(Path, paths) if path.is_absolute() and path.resolve() not in outside]
+    found = [part for path in found for part in (_parts(path) if (path / ".git").exists() else [path])]
     return sorted(map(str, (*found, ours, *links)))
+
+
+def _parts(checkout: Path) -> list[Path]:
+    """What lies in a checkout that is imported from; not what git keeps there."""
+    return [part for part in checkout.iterdir() if not part.name.startswith(".")]
 
 
 def _compiled() -> Path | None:

@@ -1,4 +1,5 @@
-// Atomic functions. Nobody else runs between two instructions of a thread, so each is what it says; the checker is told.
+// Atomic functions. Nobody else runs between two instructions of a thread, so each is what it says; the checker is told. Where
+// several processors run blocks, they are the processor's.
 // They are relaxed, with the scope of the device; cuda::atomic has the other orders.
 #pragma once
 #include "keywords.h"
@@ -14,6 +15,23 @@ using Given = typename Same<T>::type;
 
 constexpr int relaxed = reads | writes, relaxed_block = relaxed | of_block;
 
+#ifdef SIMT_PARALLEL
+template <size_t Bytes>
+using Word = std::conditional_t<Bytes == 16, unsigned __int128, std::conditional_t<Bytes == 8, uint64_t,
+             std::conditional_t<Bytes == 4, uint32_t, std::conditional_t<Bytes == 2, uint16_t, uint8_t>>>>;
+// Writes `made` if it still is as it was; what it was.
+template <class T>
+inline T put_if_same(void* at, const T& was, const T& made) {
+  static_assert(sizeof(T) == sizeof(Word<sizeof(T)>), "an atomic operation of 1, 2, 4, 8 or 16 bytes");
+  Word<sizeof(T)> old, next;
+  __builtin_memcpy(&old, &was, sizeof old), __builtin_memcpy(&next, &made, sizeof next);
+  old = __sync_val_compare_and_swap(static_cast<Word<sizeof(T)>*>(at), old, next);
+  T seen;
+  __builtin_memcpy(&seen, &old, sizeof old);
+  return seen;
+}
+#endif
+
 // caller: where in the kernel's code. how: scope and memory order. wanted: of a compare-and-swap.
 template <class T, class F>
 SIMT_UNSEEN inline T exchanged(T* at, const void* caller, F make, int how = relaxed, const void* wanted = nullptr) {
@@ -23,7 +41,12 @@ SIMT_UNSEEN inline T exchanged(T* at, const void* caller, F make, int how = rela
   T old;
   __builtin_memcpy(&old, bytes, sizeof old);
   T made = make(old);
+#ifdef SIMT_PARALLEL
+  for (T seen = put_if_same(bytes, old, made); __builtin_memcmp(&seen, &old, sizeof old); seen = put_if_same(bytes, old, made))
+    old = seen, made = make(old);
+#else
   __builtin_memcpy(bytes, &made, sizeof made);
+#endif
   // Nothing changed: perhaps a loop that waits for another thread, which must have its turn.
   if (!__builtin_memcmp(&old, &made, sizeof old)) simt::step_aside();
   return old;

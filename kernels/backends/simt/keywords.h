@@ -74,7 +74,7 @@ SIMT_UNSEEN inline void copy_unseen(void* to, const void* from) {
 }  // namespace simt
 
 // A thread sees constants; the runtime changes them whenever another thread goes on.
-extern SIMT_API const uint3 threadIdx, blockIdx;
+extern SIMT_API SIMT_EACH const uint3 threadIdx, blockIdx;
 extern SIMT_API const dim3 blockDim, gridDim;
 #define warpSize 32
 

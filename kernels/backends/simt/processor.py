@@ -6,6 +6,11 @@ import platform
 from functools import cache
 from pathlib import Path
 
+_X86 = platform.machine() in {"x86_64", "AMD64"}
+CONTRACTS = ("-mfma",) if _X86 else ()
+PARALLEL = ("-DSIMT_PARALLEL", *(["-mcx16"] if _X86 else []))
+"""Flags of a program whose blocks run on several processors, by atomic operations that are real."""
+
 
 @cache
 def no_contraction() -> str:

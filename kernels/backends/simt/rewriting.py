@@ -23,9 +23,29 @@ def rewritten(text: str) -> str:
         if not {"extern", "__shared__"} <= set(match["words"].split()):
             return match[0]
         kind, lines = " ".join(_NO_TYPE.sub(" ", match["words"]).split()), "\n" * match[0].count("\n")
+        if _is_outside(match.string, match.start()):  # each processor has its own: none can be taken before main
+            return f'extern SIMT_API SIMT_EACH {kind}* const {match["name"]} __asm__("simt_dynamic_shared");{lines}'
         return f"{kind}* const {match['name']} = ({kind}*)simt::dynamic_shared;{lines}"
 
     return _ALIGNED.sub(r"\2 \1", _DYNAMIC.sub(pointer, _STATIC.sub(r"\1\2", without_assembly(text))))
+
+
+_BRACE = re.compile(
+    r"""//[^\n]* | /\*.*?\*/ | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
+    | (?P<opens>(?P<outer>\bnamespace\b[^;{}()]* | \bextern\s*"C(?:\+\+)?"\s*)?\{) | \}""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+def _is_outside(text: str, at: int) -> bool:
+    """Whether no braces are open there but those of namespaces."""
+    outer: list[bool] = []
+    for match in _BRACE.finditer(text, 0, at):
+        if match["opens"]:
+            outer.append(bool(match["outer"]))
+        elif match[0] == "}" and outer:
+            outer.pop()
+    return all(outer)
 
 
 def placed(text: str, path: Path) -> str:

@@ -9,6 +9,15 @@
 #define SIMT_UNSEEN __attribute__((no_sanitize("thread,alignment")))
 #define SIMT_INLINE inline __attribute__((always_inline))
 
+// What each processor has of its own that runs blocks: several do in a program in fast mode (program/crew.cpp).
+#ifdef SIMT_PARALLEL
+#define SIMT_EACH __thread __attribute__((tls_model("initial-exec")))
+#define SIMT_EACH_MADE thread_local
+#else
+#define SIMT_EACH
+#define SIMT_EACH_MADE
+#endif
+
 namespace simt {
 
 // A line of the kernel's source: a function that takes `Place at = here()` is told where it was called.
@@ -143,7 +152,8 @@ SIMT_API void order_by_phase(const void* barrier, uint64_t phase, int how);
 // Runs the text of an asm statement; operands: what they hold, before and after.
 SIMT_API void ptx_run(const char* text, uint64_t* operands, int count, Place at);
 [[noreturn]] SIMT_API void fail(Trouble trouble, Place at, const char* text);
-SIMT_API extern char* const dynamic_shared;
+// Outside of functions a kernel's file has it by this name, under which nothing has to be made before main.
+extern SIMT_API SIMT_EACH char* dynamic_shared __asm__("simt_dynamic_shared");
 
 // ---- called by the launcher of a library (entry.h) -------------------------------------------------------------------
 

@@ -4,6 +4,12 @@
 
 #include <atomic>
 
+#ifdef SIMT_PARALLEL
+#define SIMT_IN_ORDER() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#else
+#define SIMT_IN_ORDER() ((void)0)
+#endif
+
 namespace cuda {
 using ::std::memory_order;
 using ::std::memory_order_acq_rel;
@@ -28,11 +34,14 @@ struct operations {
     simt::atomic(const_cast<::std::remove_cv_t<T>*>(at()), sizeof(T), SIMT_CALLER, simt::reads | within(Scope) | acquires(order), nullptr);
     T found;
     simt::copy_unseen<T>(&found, at());
+    SIMT_IN_ORDER();
     return found;
   }
   SIMT_UNSEEN void store(T v, memory_order order = memory_order_seq_cst) const {
     simt::atomic(at(), sizeof(T), SIMT_CALLER, simt::writes | within(Scope) | releases(order), nullptr);
+    SIMT_IN_ORDER();
     simt::copy_unseen<T>(at(), &v);
+    SIMT_IN_ORDER();
   }
   SIMT_UNSEEN bool compare_exchange_strong(T& wanted, T v, memory_order order, memory_order) const {
     T before = wanted, found = simt::exchanged(at(), SIMT_CALLER, [=](T now) SIMT_UNSEEN -> T { return now == before ? v : now; },

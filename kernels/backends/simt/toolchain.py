@@ -13,7 +13,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import platform
 import re
 import shutil
 import signal
@@ -29,9 +28,10 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 from threading import Thread
 
+from kernel_assay.kernels.backends.simt.processor import CONTRACTS, PARALLEL
 from kernel_assay.kernels.backends.simt.rewriting import placed, rewritten
 from kernel_assay.kernels.backends.simt.subscripts import Subscript, subscripts
-from kernel_assay.kernels.backends.simt.variables import Variable, constants, may_wait, variables
+from kernel_assay.kernels.backends.simt.variables import Variable, constants, counting, variables
 from kernel_assay.kernels.backends.support.edits import read_source
 from kernel_assay.kernels.backends.support.includes import included
 
@@ -82,7 +82,7 @@ _CHECKED = (
 _SEPARATE = "-ffp-contract=off"
 """Every product is rounded, so that a kernel gives the same bits everywhere; which sums a compiler contracts is its own
 choice. Some kernels are right only so, and some only otherwise: nvcc contracts, and budgets allow for either."""
-_FUSED = ("-ffp-contract=fast", *(["-mfma"] if platform.machine() in {"x86_64", "AMD64"} else []))
+_FUSED = ("-ffp-contract=fast", *CONTRACTS)
 _FLAGS = {
     Mode.FAST: (*_COMMON, _SEPARATE),
     Mode.CHECK: (*_COMMON, _SEPARATE, *_CHECKED),
@@ -270,8 +270,7 @@ def build(path: Path, entries: Sequence[str], mode: Mode) -> Built:
 
 def _counting(path: Path, mode: Mode) -> tuple[str, ...]:
     """The flag by which every basic block is counted, where somebody may wait in a loop: check mode sees the reads."""
-    counts = mode is not Mode.CHECK and any(map(may_wait, _texts(path)))
-    return ("-fsanitize-coverage=trace-pc",) if counts else ()
+    return () if mode is Mode.CHECK else counting(_texts(path))
 
 
 def _texts(path: Path) -> list[str]:
@@ -279,9 +278,10 @@ def _texts(path: Path) -> list[str]:
     return [read_source(path).text, *(file.read_text("utf-8-sig") for file in included(path))]
 
 
-def runtime(*, programs: bool = False) -> Path:
+def runtime(*, programs: bool = False, parallel: bool = False) -> Path:
     """The emulator's own library, which every kernel's calls. programs: with the runtime API, for whole programs."""
-    library = cache_folder() / f"{'program' if programs else 'simt'}-{digest_of([], [])}.so"
+    name = "parallel" if parallel else "program" if programs else "simt"
+    library = cache_folder() / f"{name}-{digest_of([], [])}.so"
     if library.exists():
         return library
     with workplace() as folder, lock_of(library):
@@ -291,9 +291,10 @@ def runtime(*, programs: bool = False) -> Path:
         folders = ("runtime", "program") if programs else ("runtime",)
         sources = sorted(str(file) for folder in folders for file in (HOME / folder).glob("*.cpp"))
         # -g: a debugger asks for the types of threadIdx and blockIdx, which lie here
-        flags = (*_OWN, "-O2", "-g", "-shared", "-flto=1")
-        name = f"-Wl,-soname,{library.name}"  # by which kernels find it, wherever the folder is moved
-        run_tool([gxx(), *flags, name, *include_flags(), *sources, str(_interpreter()), "-o", str(made)], folder)
+        flags = (*_OWN, "-O2", "-g", "-shared", "-flto=1", "-pthread", *(PARALLEL if parallel else ()))
+        flags = (*flags, f"-Wl,-soname,{library.name}")  # by which kernels find it, wherever the folder is moved
+        interpreter = str(_interpreter(parallel=parallel))
+        run_tool([gxx(), *flags, *include_flags(), *sources, interpreter, "-o", str(made)], folder)
         made.replace(library)
     return library
 
@@ -301,13 +302,14 @@ def runtime(*, programs: bool = False) -> Path:
 _OWN = ("-std=c++17", "-fPIC", "-w", "-fvisibility=hidden")
 
 
-def _interpreter() -> Path:
+def _interpreter(*, parallel: bool = False) -> Path:
     """The interpreter of inline PTX: one object, that of both libraries, as it takes as long as the rest of either."""
-    made = cache_folder() / f"ptx-{digest_of([], [])}.o"
+    own = PARALLEL if parallel else ()
+    made = cache_folder() / f"ptx-{digest_of(own, [])}.o"
     with workplace() as folder, lock_of(made):
         if not made.exists():
             sources = sorted(map(str, (HOME / "ptx").glob("*.cpp")))
-            flags, placed = (*_OWN, "-O1", "-fwrapv", _SEPARATE, "-r", "-nostdlib"), Path(folder) / made.name
+            flags, placed = (*_OWN, *own, "-O1", "-fwrapv", _SEPARATE, "-r", "-nostdlib"), Path(folder) / made.name
             run_tool([gxx(), *flags, *include_flags(), *sources, "-o", str(placed)], folder)
             placed.replace(made)
     return made
@@ -361,14 +363,8 @@ def _tools() -> bytes:
         version = folder / "cuda.h"
         found.update(str(version.stat().st_size if version.is_file() else 0).encode())
     files = sorted(f for f in HOME.rglob("*") if f.is_file() and f.suffix not in {".py", ".pyc"})
-    for file in (
-        *files,
-        Path(__file__),
-        HOME / "subscripts.py",
-        HOME / "variables.py",
-        HOME / "assembly.py",
-        HOME / "rewriting.py",
-    ):
+    own = ("subscripts.py", "variables.py", "processor.py", "assembly.py", "rewriting.py")
+    for file in (*files, Path(__file__), *(HOME / name for name in own)):
         found.update(hashlib.sha256(file.read_bytes()).digest())
     return found.digest()
 

@@ -50,9 +50,12 @@ def constants(texts: Iterable[str]) -> set[str]:
     }
 
 
-def may_wait(text: str) -> bool:
-    """Whether a source has reads by which a thread may wait in a loop, so that others must have their turn."""
-    return bool(_WAITING.search(text))
+def counting(texts: Iterable[str]) -> tuple[str, ...]:
+    """Give the flag by which basic blocks are counted, if a source has reads by which a thread may wait in a loop.
+
+    Others must have their turn then.
+    """
+    return ("-fsanitize-coverage=trace-pc",) if any(map(_WAITING.search, texts)) else ()
 
 
 _WAITING = re.compile(r"(?<!asm )(?<!asm__ )\bvolatile\b|\b__ldcv\b")

@@ -117,3 +117,6 @@ def test_where_programs_lie_is_seen_and_no_home(monkeypatch, tmp_path):
     seen = set(map(Path, _programs()))
     assert {Path("/usr/bin"), tmp_path, Path(sys.prefix), Path(kernel_assay.__file__).resolve().parent} <= seen
     assert not seen & {Path.home(), *Path.home().parents, Path.cwd(), Path("/srv")}
+    for name in (".git", ".env", "package"):
+        (tmp_path / name).mkdir()
+    assert {one for one in map(Path, _programs()) if one.is_relative_to(tmp_path)} == {tmp_path / "package"}

@@ -1,6 +1,7 @@
-"""Workers as tasks of a Ray cluster: what is started for what waits, what is said of losses, and how all ends."""
+"""Workers that a server starts along, as tasks of a Ray cluster: what is started, what is said of losses, the end."""
 
 import signal
+import sys
 import threading
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ import pytest
 from kernel_assay.client import Client
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.fuzz.__main__ import main
+from kernel_assay.fuzz.service import serve
 from kernel_assay.fuzz.service.client import AwayError
 from kernel_assay.fuzz.service.protocol import JobKind, Waiting
 from kernel_assay.fuzz.service.settings import ServiceSettings
@@ -154,7 +156,7 @@ def test_a_task_that_ends_makes_room_and_a_lost_one_is_told_of(run):
     )
     assert [order.settings.name for _, order in cluster.tasks] == ["ray-0"] * 5
     assert said[1:] == [
-        "ray-0: its node or process is lost (LostError); what it had is queued again",
+        "ray-0: its node or process is lost (LostError); what it had is queued again within a minute",
         "the server is away",
         "ray-0: the node cannot work: no module named kernel_assay",
         "node n2: the server cannot be reached",
@@ -213,10 +215,51 @@ def test_ctrl_c_waits_until_all_is_handed_back(monkeypatch):
 
 def test_what_cannot_be_is_one_sentence(tmp_path, monkeypatch, capsys):
     with pytest.raises(UsageError, match="--engine ray needs --url"):
-        ServiceSettings(database="sqlite://", host="0.0.0.0", insecure=True, ray="auto")
+        ServiceSettings(database="sqlite://", host="0.0.0.0", insecure=True, engine=("ray", "--ray", "auto"))
     monkeypatch.chdir(tmp_path)
     assert main(["work", "--token", "kassay_x", "--ray", "auto", "--device", "cuda"]) == 2
     assert "leave --device out" in capsys.readouterr().err
     monkeypatch.setattr("kernel_assay.kernels.environment.gpus", list)
     assert main(["work", "--token", "kassay_x", "--device", "cuda"]) == 2
     assert capsys.readouterr().err == "kassay: --device cuda: nvidia-smi lists no GPU here\n"
+
+
+def engine(monkeypatch, program, refuse=lambda: None):
+    """The worker that a server starts along, which is this program, and what the server's log says of it."""
+    said = []
+    monkeypatch.setattr(serve, "command_of", lambda *_: [sys.executable, "-c", program])
+    monkeypatch.setattr(serve, "ENGINE_SECONDS", 0.1)
+    monkeypatch.setattr(serve.LOG, "warning", lambda words, *given: said.append(words % given))
+    return serve.Engine(ServiceSettings(database="sqlite://", engine=("local",)), "kassay_s", refuse), said
+
+
+def test_an_engine_that_cannot_begin_ends_the_server_with_its_sentence(monkeypatch):
+    refused = threading.Event()
+    made, said = engine(
+        monkeypatch, "import sys; print('kassay: no cluster', file=sys.stderr); sys.exit(2)", refused.set
+    )
+    made.start()
+    assert refused.wait(20)
+    assert made.refused == "the worker that --engine starts: no cluster"
+    assert not said
+
+
+def test_an_engine_that_dies_is_started_anew_and_ends_when_it_is_told(monkeypatch, tmp_path):
+    begun = tmp_path / "begun"
+    program = f"""import os, sys, time
+open({str(begun)!r}, "a").write(os.environ["KASSAY_TOKEN"] + "\\n")
+print("local: 1 at a time, for here", file=sys.stderr, flush=True)
+if open({str(begun)!r}).read().count("\\n") < 2:
+    os.kill(os.getpid(), 9)
+time.sleep(60)"""
+    made, said = engine(monkeypatch, program)
+    made.start()
+    until = time.monotonic() + 20
+    while len(said) < 3 and time.monotonic() < until:
+        time.sleep(0.05)
+    made.ending.set()
+    made.join(20)
+    assert not made.is_alive()
+    at_work = "engine: local: 1 at a time, for here"
+    assert said == [at_work, "engine: it has ended, and is started anew: exit code -9", at_work]
+    assert begun.read_text() == "kassay_s\n" * 2

@@ -1,4 +1,4 @@
-"""Compiles the files of a CUDA program in check mode, and links them with the emulator and the runtime API.
+"""Compiles the files of a CUDA program in check or fast mode, and links them with the emulator and the runtime API.
 
 An object is kept by what it depends on, and so is the program. Beside it lies a file of what the emulator must know of
 it: variables of the device, shared arrays, and subscripts, one a line (program/memory.cpp reads it).
@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.kernels.backends.simt import toolchain
+from kernel_assay.kernels.backends.simt.processor import PARALLEL
 from kernel_assay.kernels.backends.simt.program.syntax import (
     Variable,
     kernel_parameters,
@@ -26,6 +27,7 @@ from kernel_assay.kernels.backends.simt.program.syntax import (
 from kernel_assay.kernels.backends.simt.rewriting import placed, rewritten
 from kernel_assay.kernels.backends.simt.subscripts import subscripts
 from kernel_assay.kernels.backends.simt.toolchain import BuildError, Built, Mode, SharedArray, cache_folder, run_tool
+from kernel_assay.kernels.backends.simt.variables import counting
 
 _OWN = ("anchor", "program_anchor")
 """Variables of the emulator's own in each program."""
@@ -39,8 +41,11 @@ _FROM_ROOT = re.compile(r'^([ \t]*#[ \t]*include[ \t]*[<"])/+', re.MULTILINE)
 _RECOVER = "-fsanitize-recover=alignment"
 _LINK = (
     *("-pie", "-nodefaultlibs", "-pthread", "-lstdc++", "-lm", "-lc", "-lgcc_s", "-lgcc", "-Wl,-z,defs"),
-    "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset,--wrap=malloc,--wrap=free",
+    "-Wl,--wrap=malloc,--wrap=free",
 )
+_AS_CALLED = ("-fno-optimize-sibling-calls", "-fno-builtin-malloc", "-fno-builtin-free")
+"""By where it returns to it is known whether a kernel allocates, or the host."""
+_CHECKED_LINK = "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,8 @@ class Request:
     includes: tuple[Path, ...] = ()
     """Folders with headers of its own."""
     standard: str = "c++17"
+    fast: bool = False
+    """Whether no access is judged, and blocks run on several processors."""
     seconds: float = 300.0
     """That g++ may take for a file."""
 
@@ -95,7 +102,7 @@ def compile_program(request: Request) -> Program:
     texts, declared = dict[Path, str](), dict[Path, list[Variable]]()
     with _one_sentence(texts):
         units = _units(request, texts, declared)
-        executable = _linked(units)
+        executable = _linked(units, fast=request.fast)
     symbols = _described(executable, units, texts)
     places = {v.name: (file, v.line) for file, found in declared.items() for v in found}
     return Program(executable, symbols, texts, places, kernel_parameters(texts.values()))
@@ -107,7 +114,7 @@ def check_sources(request: Request) -> None:
     with _one_sentence(texts):
         units = _units(request, texts, {})
         with suppress(_IncompleteError):
-            _linked(units)
+            _linked(units, fast=request.fast)
 
 
 class _IncompleteError(BuildError):
@@ -173,21 +180,23 @@ def _rewritten(text: str, file: Path, plain: dict[str, str]) -> str:
 
 def _compiled(request: Request, own: dict[Path, str], declared: list[Variable], plain: dict[str, str]) -> _Unit:
     """Compile the first of these files, which includes the others."""
-    flags = [*toolchain.flags_of(Mode.CHECK), _RECOVER, f"-std={request.standard}"]
-    flags += [f"-D{name}" for name in request.defines]
+    mode = Mode.FAST if request.fast else Mode.CHECK
+    more = (*_modal(request, own.values()), f"-std={request.standard}")
+    flags = [*toolchain.flags_of(mode), *more, *(f"-D{name}" for name in request.defines)]
     words = [*flags, *map(str, [*own, *request.includes]), *own.values(), *sorted(plain.values())]
     digest = toolchain.digest_of(words, [Path(__file__), Path(__file__).with_name("syntax.py")])
     made = cache_folder() / f"{digest}-program.o"
     told = made.with_suffix(".json")
     if not made.exists():
-        header = toolchain.headers(Mode.CHECK, "program/program.h", (_RECOVER, f"-std={request.standard}"))
+        header = toolchain.headers(mode, "program/program.h", more)
         with toolchain.workplace() as folder:
             places = _places(Path(folder), own, request, plain)
             command = [toolchain.gxx(), *flags, *places, *toolchain.include_flags(), "-include", str(header)]
             assembly, placed = Path(folder) / "unit.s", Path(folder) / "unit.o"
             source = str(_copy_of(next(iter(own)), Path(folder)))
             run_tool([*command, "-x", "c++", source, "-S", "-o", str(assembly)], folder, seconds=request.seconds)
-            text, enlarged = _with_gaps(toolchain.separated(assembly.read_text("utf-8")), declared)
+            text = assembly.read_text("utf-8")
+            text, enlarged = _with_gaps(text if request.fast else toolchain.separated(text), declared)
             assembly.write_text(text, "utf-8")
             run_tool([toolchain.gxx(), "-c", str(assembly), "-o", str(placed)], folder)
             described = Path(folder) / told.name
@@ -195,6 +204,13 @@ def _compiled(request: Request, own: dict[Path, str], declared: list[Variable], 
             described.replace(told)
             placed.replace(made)
     return _Unit(made, declared, json.loads(told.read_text("utf-8")))
+
+
+def _modal(request: Request, texts: Iterable[str]) -> tuple[str, ...]:
+    """Flags of the mode. In fast mode basic blocks are counted where somebody may wait in a loop."""
+    if not request.fast:
+        return (_RECOVER,)
+    return (*PARALLEL, *_AS_CALLED, *counting(texts))
 
 
 def _places(folder: Path, own: dict[Path, str], request: Request, plain: dict[str, str]) -> list[str]:
@@ -236,15 +252,15 @@ def _symbol_of(declared: Sequence[Variable]) -> str:
     return rf"(?:{names}|_Z\w*?\d(?:{names})(?:I\w+)?E?)"
 
 
-def _linked(units: Sequence[_Unit]) -> Path:
+def _linked(units: Sequence[_Unit], *, fast: bool) -> Path:
     objects = [str(u.object) for u in units]
     made = cache_folder() / f"{toolchain.digest_of(objects, [])}-program"
     if not made.exists():
         with toolchain.workplace() as folder:
-            placed, library = Path(folder) / "program", toolchain.runtime(programs=True)
-            found = f"-Wl,-rpath,{library.parent}"
+            placed, library = Path(folder) / "program", toolchain.runtime(programs=True, parallel=fast)
+            flags = [f"-Wl,-rpath,{library.parent}", *_LINK, *([] if fast else [_CHECKED_LINK])]
             try:
-                run_tool([toolchain.gxx(), *objects, "-o", str(placed), str(library), found, *_LINK], folder)
+                run_tool([toolchain.gxx(), *objects, "-o", str(placed), str(library), *flags], folder)
             except BuildError as error:
                 raise _IncompleteError(str(error)) if _lacks_only_own(str(error)) else error from error
             placed.replace(made)

@@ -13,7 +13,7 @@
 
 namespace simt {
 Table* table;
-std::recursive_mutex api_lock;
+std::recursive_mutex api_lock, kernel_lock;
 
 namespace {
 constexpr uint32_t most = sizeof Table::records / sizeof(Record);
@@ -48,7 +48,7 @@ static Fault placed(Fault f) {
 }
 
 void note(const Fault& fault, const Memory& m, bool harmless) {
-  std::lock_guard<std::recursive_mutex> locked(api_lock);
+  std::lock_guard<std::recursive_mutex> locked(kernel_lock);
   Fault f = placed(fault);
   uint64_t made = f.trouble == static_cast<int32_t>(Misuse::leak) ? m.made_pc : 0;  // a leak has no other place
   auto [place, is_new] = known().try_emplace(Key{f.trouble, f.pc, f.other_pc, f.line, made, harmless}, table->count);
@@ -58,7 +58,10 @@ void note(const Fault& fault, const Memory& m, bool harmless) {
 }
 
 // Of a launch.
-void found(const Fault& f, bool harmless) { note(f, memory_of_region(f.region, f.offset), harmless); }
+void found(const Fault& f, bool harmless) {
+  std::lock_guard<std::recursive_mutex> locked(kernel_lock);
+  note(f, memory_of_region(f.region, f.offset), harmless);
+}
 
 __attribute__((noinline)) void report(Misuse what, uintptr_t pc, const Memory& m, const char* text, size_t bytes, bool writes) {
   Fault f{};

@@ -180,6 +180,8 @@ class ProgramRun(Record):
     exit_code: int | None
     """The program's own, of the first run; negative: the signal that ended it; None: it did not end in time."""
     findings: tuple[ProgramFinding, ...] = ()
+    fast: bool = False
+    """Whether it ran in fast mode, in which no access is judged."""
     replay: str = ""
     """A command that repeats what the first finding needs."""
 

@@ -77,13 +77,13 @@ void run(const Config& c, bool cooperative, void (*thread)(const void*), const v
   how.grid[0] = c.grid.x, how.grid[1] = c.grid.y, how.grid[2] = c.grid.z;
   how.block[0] = c.block.x, how.block[1] = c.block.y, how.block[2] = c.block.z;
   how.dynamic_shared = static_cast<uint32_t>(c.shared), how.order = table->order, how.seed = table->seed;
-  how.check = 1, how.undefined_byte = 0x7b, how.shares = table->seed != 0, how.is_plain = !cooperative;
+  how.check = !is_fast, how.undefined_byte = 0x7b, how.shares = !is_fast && table->seed, how.is_plain = !cooperative;
   collect_regions(how);
   find_library(anchor);
   // The host's own thread-local variables lie among the shared ones.
   std::vector<char> kept(S.shared, S.shared + S.shared_bytes);
   launching = true;
-  launch(&how, thread, arguments, anchor);
+  launch_on_all(how, thread, arguments, anchor);
   launching = false;
   memcpy(S.shared, kept.data(), kept.size());
   S.current = -1;
@@ -237,8 +237,14 @@ API cudaError_t cudaDeviceReset() {
 
 // The emulator allocates, too, while a kernel runs.
 static bool by_kernel(uintptr_t pc) { return simt::launching && simt::S.current >= 0 && simt::in_library(pc); }
-static void* heap(size_t bytes, uintptr_t pc) { return simt::allocate(bytes, simt::Kind::heap, pc); }
-static void heap_free(void* at, uintptr_t pc) { simt::release(at, false, pc); }
+static void* heap(size_t bytes, uintptr_t pc) {
+  std::lock_guard<std::recursive_mutex> locked(simt::kernel_lock);
+  return simt::allocate(bytes, simt::Kind::heap, pc);
+}
+static void heap_free(void* at, uintptr_t pc) {
+  std::lock_guard<std::recursive_mutex> locked(simt::kernel_lock);
+  simt::release(at, false, pc);
+}
 API void* __wrap_malloc(size_t bytes) { return by_kernel(CALLER) ? heap(bytes, CALLER) : malloc(bytes); }
 API void __wrap_free(void* at) { return by_kernel(CALLER) ? heap_free(at, CALLER) : free(at); }
 SIMT_API void* operator new(size_t bytes) {

@@ -7,6 +7,12 @@
 #include "../runtime/state.h"
 
 namespace simt {
+#ifdef SIMT_PARALLEL
+constexpr bool is_fast = true;  // no access is judged, and nothing known of single bytes
+#else
+constexpr bool is_fast = false;
+#endif
+
 // Findings beside those of a launch (Trouble); kernels/backends/simt/program/findings.py has the same.
 enum class Misuse : int32_t {
   use_after_free = 64,
@@ -69,6 +75,7 @@ struct LaunchedFrom {
 };
 extern LaunchedFrom launched;
 extern std::recursive_mutex api_lock;
+extern std::recursive_mutex kernel_lock;  // of what kernels do, while a launch holds the other one
 
 // findings.cpp
 void note(const Fault& fault, const Memory& memory, bool harmless);
@@ -102,6 +109,9 @@ void report_leaks();
 size_t static_shared();
 void load_symbols();
 bool is_reachable(uintptr_t at);
+
+// crew.cpp
+void launch_on_all(Launch& how, void (*kernel)(const void*), const void* arguments, const void* anchor);
 
 // launch.cpp
 int parameter_within(uintptr_t begin, size_t bytes);  // as in Memory

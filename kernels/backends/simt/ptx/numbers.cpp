@@ -292,7 +292,7 @@ void compute(Machine& m, const Instruction& i) {
 }
 
 // add.cc, addc, sub.cc, subc, mad.cc and madc: the carry outlives a statement.
-uint8_t carries[max_threads];
+SIMT_EACH uint8_t carries[max_threads];
 template <class T>
 struct Chained {
   static uint64_t of(const Args& a) {

@@ -256,7 +256,7 @@ class Parser {
 
 // Kept by where the text lies; another library may lie there later.
 const Program& program_of(const char* text, int operands, Place at) {
-  static std::unordered_map<const char*, Program> known;
+  static SIMT_EACH_MADE std::unordered_map<const char*, Program> known;
   Program& program = known[text];
   if (program.text.empty() || program.text != text) {
     program = {};

@@ -14,7 +14,7 @@ struct Named {
   uint64_t generation;
   int yes, came, said_yes;  // what the votes so far are; of the generation before, how many there were
 };
-std::map<std::pair<uint64_t, int>, Named> named_barriers;  // by block and number
+SIMT_EACH_MADE std::map<std::pair<uint64_t, int>, Named> named_barriers;  // by block and number
 constexpr int patience = 20000;  // turns in which nobody else came: the barrier's others never will
 }  // namespace
 
@@ -31,6 +31,7 @@ static void next_generation(Named& n, int count) {
 
 // What its threads did before happens before what they do behind it.
 static int meet(int number, int count, bool waits, Place at, Vote vote = Vote::none, int said = 0) {
+  settle_row();
   Named& n = named_barriers[{S.block, number}];
   uint64_t mine = n.generation;
   uintptr_t key = reinterpret_cast<uintptr_t>(&n) ^ (mine << 48);

@@ -9,10 +9,12 @@
 
 #include <numeric>
 
-uint3 thread_index, block_index;
+SIMT_EACH uint3 thread_index, block_index;
 dim3 block_extent, grid_extent;
 
 namespace simt {
+SIMT_EACH char* dynamic_shared;
+
 namespace {
 constexpr size_t most_dynamic = 256 << 10;
 char* make_dynamic() {
@@ -20,10 +22,6 @@ char* make_dynamic() {
   mprotect(got + most_dynamic, 4096, PROT_NONE);
   return got;
 }
-}  // namespace
-char* const dynamic_shared = make_dynamic();
-
-namespace {
 constexpr int poison = 0xff;  // NaN in every float format, -1 in integers
 uint64_t blocks_of(const uint32_t* extent) { return uint64_t{extent[0]} * extent[1] * extent[2]; }
 
@@ -51,11 +49,10 @@ void number_block(uint64_t number) {
   S.current = S.skipper = -1;
   if (S.shared_bytes) memset(S.shared, poison, S.shared_bytes);
   if (S.launch->dynamic_shared) memset(dynamic_shared, poison, S.launch->dynamic_shared);
-  for (int i = 0; i < S.count; ++i) S.threads[i].doing = Doing::fresh;
   for (int w = 0; w < S.warp_count; ++w) {
     int lanes = S.count - w * warp_lanes;
     S.warps[w] = {};
-    S.warps[w].all = lanes >= warp_lanes ? ~0u : bit(lanes) - 1;
+    S.warps[w].all = S.warps[w].fresh = lanes >= warp_lanes ? ~0u : bit(lanes) - 1;
   }
 }
 
@@ -120,11 +117,11 @@ __attribute__((noinline)) void diverged(int there, Place at) {
 }  // namespace
 
 int barrier(Vote vote, int said, Place at) {
+  settle_row();
   int me = S.current, there = S.arrived;
   if (checking) shadow_settle();
   if (!there) S.barrier_at = at;
   else if (!is_same(S.barrier_at, at)) diverged(there, at);
-  S.threads[me].doing = Doing::at_barrier;
   S.warps[warp_of(me)].at_barrier |= bit(lane_of(me));
   S.said_yes += said;
   if (++S.arrived == S.alive) pass_barrier();
@@ -136,7 +133,6 @@ int barrier(Vote vote, int said, Place at) {
 void thread_ended() {
   int me = S.current;
   if (checking) shadow_settle();
-  S.threads[me].doing = Doing::ended;
   S.warps[warp_of(me)].ended |= bit(lane_of(me));
   if (S.passed) S.skipper = me;
   --S.alive;
@@ -158,8 +154,9 @@ void stuck() {
     fail(Trouble::deadlock, S.barrier_at, text);
   }
   for (int i = 0; i < S.count; ++i) {
-    if (S.threads[i].doing == Doing::at_warp && at_warp < 0) at_warp = i;
-    waiting += S.threads[i].doing == Doing::at_warp;
+    bool waits = S.warps[warp_of(i)].at_warp & bit(lane_of(i));
+    if (waits && at_warp < 0) at_warp = i;
+    waiting += waits;
   }
   if (at_warp < 0) return;
   const char* who = waiting == 1 ? "thread waits" : "threads wait";
@@ -177,14 +174,14 @@ void stuck() {
   fail(Trouble::deadlock, t.at, text);
 }
 
-static sigjmp_buf out;
+static SIMT_EACH sigjmp_buf out;
 
 // Ends the launch; the threads are left where they are.
 void fail(Trouble trouble, Place at, const char* text) {
   if (checking && trouble == Trouble::deadlock) shadow_block_end();  // perhaps of what nobody has set
   Fault& f = S.launch->fault;
   if (f.trouble == static_cast<int32_t>(Trouble::none)) tell(f, trouble, at, text);
-  S.over = true;
+  S.over = crew.stops = true;
   siglongjmp(out, 1);
 }
 
@@ -198,7 +195,9 @@ long host_clock() {
 
 void step_aside() {
   if (!S.active || S.current < 0) return;
+  settle_row();
   int me = S.current;
+  S.over |= crew.stops;
   if (checking) shadow_settle();
   S.warps[warp_of(me)].aside |= bit(lane_of(me));
   converge(warp_of(me));
@@ -214,7 +213,7 @@ void poll() {
 }
 
 uint64_t random_of_launch(uint64_t n) {
-  static uint64_t state;
+  static SIMT_EACH uint64_t state;
   if (!n) state = S.launch->seed;
   state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX
   return n ? (state >> 33) % n : 0;
@@ -231,12 +230,14 @@ static uint64_t blocks_run(uint64_t blocks, uint64_t ends) { return ends && bloc
 
 int launch(Launch* how, void (*kernel)(const void*), const void* arguments, const void* anchor) {
   S.launch = how;
+  if (!dynamic_shared) dynamic_shared = make_dynamic();
   S.kernel = kernel;
   S.arguments = arguments;
   S.over = false;
   how->fault = how->warning = {};
   how->warnings = 0;
   S.switches = 0;
+  S.row.hopeless = false;
   block_extent = dim3(how->block[0], how->block[1], how->block[2]);
   grid_extent = dim3(how->grid[0], how->grid[1], how->grid[2]);
   S.count = static_cast<int>(blocks_of(how->block));

@@ -50,7 +50,7 @@ Library library_of(const void* address) {
 
 constexpr int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 struct sigaction before[4];
-stack_t stack_before;
+SIMT_EACH stack_t stack_before;
 
 uint64_t program_counter(void* context) {
 #if defined(__x86_64__)
@@ -82,12 +82,13 @@ void on_signal(int number, siginfo_t* info, void* context) {
 }  // namespace
 
 void find_library(const void* anchor) {
-  static const void* known;
+  static SIMT_EACH const void* known;
   if (!runtime.end) runtime = library_of(&runtime);
-  if (known != anchor) library = library_of(anchor);
+  if (known == anchor) return;
   known = anchor;
-  S.shared = library.shared;
-  S.shared_bytes = library.shared_bytes;
+  Library found = library_of(anchor);
+  if (found.begin != library.begin) library = found;
+  S.shared = found.shared, S.shared_bytes = found.shared_bytes;
 }
 
 uintptr_t library_start() { return library.begin; }
@@ -111,7 +112,7 @@ void set_place(Fault& fault, Place at) {
 }
 
 const Watcher* watcher;
-const void* acting_for;
+SIMT_EACH const void* acting_for;
 
 void warn(const Fault& f) {
   if (watcher) return watcher->found(f, true);
@@ -119,20 +120,25 @@ void warn(const Fault& f) {
 }
 
 void guard_begin() {
-  static char* stack = static_cast<char*>(malloc(64 << 10));
+  static SIMT_EACH char* stack;
+  if (!stack) stack = static_cast<char*>(malloc(64 << 10));
   stack_t own{};
   own.ss_sp = stack;
   own.ss_size = 64 << 10;
   sigaltstack(&own, &stack_before);
-  struct sigaction action {};
-  action.sa_sigaction = on_signal;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  for (int i = 0; i < 4; ++i) sigaction(signals[i], &action, &before[i]);
+  if (!S.of_crew) guard_process(true);
 }
 
 void guard_end() {
-  for (int i = 0; i < 4; ++i) sigaction(signals[i], &before[i], nullptr);
+  if (!S.of_crew) guard_process(false);
   sigaltstack(&stack_before, nullptr);
+}
+
+void guard_process(bool begins) {
+  struct sigaction action {};
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  for (int i = 0; i < 4; ++i) begins ? sigaction(signals[i], &action, &before[i]) : sigaction(signals[i], &before[i], nullptr);
 }
 }  // namespace simt
 

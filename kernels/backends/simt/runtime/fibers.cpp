@@ -11,7 +11,8 @@
 #endif
 
 namespace simt {
-State S;
+SIMT_EACH State S{};
+Crew crew{{}, {}, 1};
 
 [[noreturn]] static void no_memory(const char* purpose) {
   fprintf(stderr, "simt: no memory for %s\n", purpose);
@@ -28,9 +29,10 @@ void* reserve(size_t bytes, const char* purpose, bool shared) {
 namespace {
 constexpr size_t stack_bytes = 64 << 10, page = 4096;
 constexpr int most_stacks = 16 << 10;
-char* pool;
-int made;  // stacks that can be used; more are made as they are wanted
-int free_stacks[most_stacks], free_count;
+SIMT_EACH char* pool;
+SIMT_EACH int made;  // stacks that can be used; more are made as they are wanted
+SIMT_EACH int16_t free_stacks[most_stacks];
+SIMT_EACH int free_count;
 
 char* top_of(int stack) {
   // Not all at the same place of a page: they would share the same lines of the cache.
@@ -43,15 +45,9 @@ bool make_stacks() {
   for (int i = made; i < to; ++i)
     if (mprotect(pool + i * stack_bytes + page, stack_bytes - page, PROT_READ | PROT_WRITE)) return false;
   if (made == to) return false;
-  for (int i = to; i-- > made;) free_stacks[free_count++] = i;
+  for (int i = to; i-- > made;) free_stacks[free_count++] = static_cast<int16_t>(i);
   made = to;
   return true;
-}
-
-void set_current(int thread) {
-  S.current = thread;
-  S.polls = S.steps = 0;
-  thread_index = S.threads[thread].index;
 }
 
 [[noreturn]] void give_back(int16_t stack, int to) {
@@ -62,27 +58,29 @@ void set_current(int thread) {
   __builtin_unreachable();
 }
 
+bool is_fresh(int thread) { return S.warps[warp_of(thread)].fresh & bit(lane_of(thread)); }
+void take_stack(int thread, int16_t stack) {
+  S.threads[thread].stack = stack;
+  S.warps[warp_of(thread)].fresh &= ~bit(lane_of(thread));
+}
+
 // A fiber's life: threads that were never begun, one after the other on the same stack, so that kernels whose threads
 // do not meet cost no switches.
 [[noreturn]] void fiber() {
   for (;;) {
-    int me = S.current;
-    int16_t stack = S.threads[me].stack;
-    S.kernel(S.arguments);
-    thread_ended();
+    if (S.row.goes_on) run_row();
+    else S.kernel(S.arguments), thread_ended();
+    int16_t stack = S.threads[S.current].stack;
     int to = S.over ? -1 : next_thread();
-    if (to >= 0 && S.threads[to].doing == Doing::fresh) {
-      S.threads[to].stack = stack;
-      S.threads[to].doing = Doing::ready;
-      set_current(to);
-      continue;
-    }
-    give_back(stack, to);
+    if (to < 0 || !is_fresh(to)) give_back(stack, to);
+    take_stack(to, stack);
+    set_current(to);
   }
 }
 }  // namespace
 
 void end_thread() {
+  settle_row();
   int16_t stack = S.threads[S.current].stack;
   thread_ended();
   give_back(stack, S.over ? -1 : next_thread());
@@ -149,11 +147,10 @@ void switch_to(int thread, void** leaving) {
     return;
   }
   Thread& to = S.threads[thread];
-  if (to.doing == Doing::fresh) {
-    to.stack = static_cast<int16_t>(free_stacks[--free_count]);
+  if (is_fresh(thread)) {
+    take_stack(thread, free_stacks[--free_count]);
     to.stack_pointer = fresh_stack(to.stack);
   }
-  to.doing = Doing::ready;
   set_current(thread);
   // Mostly the next lane is the next to go on, and what it left is in no near cache.
   const char* next = static_cast<const char*>(S.threads[(thread + 1) % max_threads].stack_pointer);
@@ -163,10 +160,7 @@ void switch_to(int thread, void** leaving) {
 
 void leave() {
   int me = S.current, to = S.over ? -1 : next_thread();
-  if (to == me) {
-    S.threads[me].doing = Doing::ready;
-    return;
-  }
+  if (to == me) return;
   if (to < 0 && !S.over) stuck();
   switch_to(S.over ? -1 : to, &S.threads[me].stack_pointer);
 }
@@ -177,9 +171,16 @@ void begin_stacks() {
     void* got = mmap(nullptr, stack_bytes * most_stacks, PROT_NONE, flags, -1, 0);
     if (got == MAP_FAILED) no_memory("the threads' stacks");
     pool = static_cast<char*>(got);
+#ifdef SIMT_PARALLEL
+    struct Pool {  // of a thread of the host's that ends
+      char* begin;
+      ~Pool() { munmap(begin, stack_bytes * most_stacks), pool = nullptr, made = 0; }
+    };
+    static thread_local Pool own{pool};
+#endif
   }
   free_count = 0;
-  for (int i = made; i-- > 0;) free_stacks[free_count++] = i;
+  for (int i = made; i-- > 0;) free_stacks[free_count++] = static_cast<int16_t>(i);
 }
 
 bool have_stacks(int threads) {
@@ -189,7 +190,7 @@ bool have_stacks(int threads) {
 }
 
 void run_threads() {
-  int first = next_thread();
+  int first = S.row.goes_on ? S.row.threads[0] : next_thread();
   if (first >= 0) switch_to(first, &S.main_stack_pointer);
 }
 

@@ -197,6 +197,9 @@ void synchronize(uintptr_t address, bool is_shared, int how) {
 }
 
 void fence(int how) {
+#ifdef SIMT_PARALLEL
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
   if (!checking) return;
   shadow_settle();
   Learner& me = mine();

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include <mutex>
 #include <vector>
 
 namespace simt {
@@ -22,6 +23,8 @@ void apply(const Matrix& m, const uint32_t* from, uint32_t* to) {
 // By powers of two: the matrix of 2^k steps.
 const Matrix& power(size_t k) {
   static auto& known = *new std::vector<Matrix*>;
+  static std::mutex one_at_a_time;
+  std::lock_guard<std::mutex> locked(one_at_a_time);
   if (known.empty()) {
     auto* one = new Matrix{};
     for (int bit = 0; bit < 160; ++bit) {

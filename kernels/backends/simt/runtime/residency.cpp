@@ -22,13 +22,10 @@ struct Parked {
   bool waits_for_grid;
   ShadowOfBlock shadow;
 };
-std::deque<Parked> parked;
-uint64_t begun, at_grid;
-uint64_t changes, until_change;  // of turns that were shared; accesses before the next one
-
-uint64_t capacity() {
-  return processors * blocks_at_once(S.count, S.launch->dynamic_shared + S.launch->static_shared);
-}
+SIMT_EACH_MADE std::deque<Parked> parked;
+SIMT_EACH uint64_t at_grid;
+SIMT_EACH uint64_t capacity;  // blocks that the device holds, or the share of this one of the crew
+SIMT_EACH uint64_t changes, until_change;  // of turns that were shared; accesses before the next one
 
 void park() {
   Parked& p = parked.emplace_back();
@@ -86,7 +83,7 @@ size_t choose() {
   fail(Trouble::deadlock, S.grid_at, text);
 }
 
-bool has_room() { return begun < S.blocks && parked.size() + 1 <= capacity() && have_stacks(S.count); }
+bool has_room() { return crew.begun < S.blocks && parked.size() + 1 <= capacity && have_stacks(S.count); }
 }  // namespace
 
 // As today's have room for (CUDA C++ Programming Guide, "Compute Capabilities").
@@ -98,7 +95,10 @@ uint64_t blocks_at_once(uint64_t threads, uint64_t shared) {
 
 void forget_blocks() {
   parked.clear();
-  begun = at_grid = changes = until_change = 0;
+  at_grid = changes = until_change = 0;
+  if (!S.of_crew) crew.begun = 0, crew.stops = false;
+  capacity = !S.count ? 0 : processors * blocks_at_once(S.count, S.launch->dynamic_shared + S.launch->static_shared);
+  capacity = (capacity + crew.size - 1) / crew.size;
   begin_stacks();
 }
 
@@ -111,6 +111,7 @@ void share_turn() {
   constexpr uint64_t often = 16, before_doubling = 512, most_doublings = 20;
   if (!S.active || S.current < 0 || !S.launch->shares || !S.others || until_change--) return;
   until_change = random_of_launch(often << std::min(changes++ / before_doubling, most_doublings));
+  settle_row();
   if (checking) shadow_settle();
   int me = S.current;
   const void* acting = acting_for;
@@ -120,10 +121,13 @@ void share_turn() {
 }
 
 void run_blocks() {
-  while (!S.over) {
+  while (!S.over && !crew.stops) {
     bool begins = has_room() && (parked.empty() || !S.launch->shares || random_of_launch(2));
     size_t which = begins ? 0 : choose();
-    if (begins || (which == parked.size() && has_room())) begin_block(begun++);
+    uint64_t turn = S.blocks;
+    if (begins || (which == parked.size() && has_room())) turn = crew.begun++;
+    if (turn < S.blocks) begin_block(turn);
+    else if (begins) continue;  // another of the crew took the last one
     else if (parked.empty()) return;
     else if (which < parked.size()) resume(which);
     else never_met();
@@ -151,15 +155,14 @@ bool may_meet() { return !S.launch->is_plain; }
 void grid_barrier(Place at) {
   if (!may_meet())
     fail(Trouble::trap, at, "a barrier of the whole grid in a launch that is not cooperative (is_valid() is false) is reached");
-  if (S.blocks > capacity()) {
+  if (S.blocks > capacity) {
     char text[256];
     snprintf(text, sizeof text, "a barrier of the whole grid is reached by %zu blocks, of which the emulated device holds %zu",
-             static_cast<size_t>(S.blocks), static_cast<size_t>(capacity()));
+             static_cast<size_t>(S.blocks), static_cast<size_t>(capacity));
     fail(Trouble::deadlock, at, text);
   }
   barrier(Vote::none, 0, at);
   int me = S.current;
-  S.threads[me].doing = Doing::at_grid;
   S.warps[warp_of(me)].at_grid |= bit(lane_of(me));
   S.grid_at = at;
   if (++S.at_grid == S.alive) block_at_grid();

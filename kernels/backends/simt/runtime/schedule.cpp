@@ -11,11 +11,12 @@
 // In each of them a thread that steps aside, as it waits for another, goes on when all others have gone as far as they can.
 #include "state.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace simt {
 namespace {
-Order how;                                   // of this launch
+SIMT_EACH Order how;                         // of this launch
 
 uint64_t random_bits() {
   uint64_t x = S.turns.random_state += 0x9e3779b97f4a7c15u;  // splitmix64 (Steele, Lea, Flood 2014)
@@ -68,6 +69,28 @@ void schedule_interval() {
   S.turns.batch = 0;
 }
 
+// All of a block, in the order in which next_thread() would give each its turn if none of them waited.
+static void line_up() {
+  Row& row = S.row;
+  row.goes_on = !checking && !row.hopeless && how != Order::random;
+  bool is_fixed = how == Order::identity || how == Order::reverse;
+  if (!row.goes_on || (is_fixed && row.order == how && row.count == S.count)) return;
+  row.order = how, row.count = S.count;
+  int step = how == Order::shuffle ? S.warp_count : 1;  // one lane of each warp in turn, or warp after warp
+  for (int rank = 0; rank < S.warp_count; ++rank) {
+    uint16_t* to = row.threads + (step > 1 ? rank : rank * warp_lanes);
+    int warp = S.turns.warp_at[rank], first = warp * warp_lanes, from = S.turns.first_lane[warp];
+    uint32_t lanes = S.warps[warp].all;
+    if (lanes == ~0u && how != Order::reverse)
+      for (int turn = 0; turn < warp_lanes; ++turn, to += step)
+        *to = static_cast<uint16_t>(first + ((from + turn) & (warp_lanes - 1)));
+    else
+      for (int turn = 0, lane; turn < warp_lanes; ++turn, to += step, lanes &= ~bit(lane))
+        *to = static_cast<uint16_t>(lanes ? first + (lane = choose_lane(warp, lanes)) : max_threads);
+  }
+  std::remove(row.threads, row.threads + S.warp_count * warp_lanes, max_threads);
+}
+
 void schedule_block() {
   how = static_cast<Order>(S.launch->order);
   S.turns.random_state = S.launch->seed * 0x9e3779b97f4a7c15u + S.block * 0xd1342543de82ef95u;
@@ -81,6 +104,7 @@ void schedule_block() {
   S.turns.batch = 0;
   for (int i = 0; i < S.warp_count; ++i) wake(i, S.warps[i].all);
   schedule_interval();
+  line_up();
 }
 
 void wake(int warp, uint32_t lanes) {
@@ -114,5 +138,43 @@ int next_thread() {
       }
       return take(S.turns.cursor, S.turns.batch);
   }
+}
+
+void run_row() {
+  // Locals stay in registers: what the kernel writes may be any memory.
+  auto* kernel = S.kernel;
+  auto* arguments = S.arguments;
+  const uint16_t *next = S.row.threads + 1, *end = S.row.threads + S.count;
+  for (kernel(arguments); S.row.goes_on; kernel(arguments)) {
+    if (next == end) {
+      S.row.goes_on = false;
+      S.alive = 0, S.turns.ready_ranks = 0;
+      S.threads[S.current].stack = S.threads[S.row.threads[0]].stack;
+      return;
+    }
+    set_current(*next++);
+  }
+  thread_ended();
+}
+
+// The masks of the warps become what they are where each thread was given its turn.
+void leave_row() {
+  int me = S.current, ended = 0;
+  auto begin = [](int thread) {
+    Warp& w = S.warps[warp_of(thread)];
+    w.fresh &= ~bit(lane_of(thread)), w.ready &= ~bit(lane_of(thread));
+    if (!w.ready) S.turns.ready_ranks &= ~(1u << S.turns.rank_of[warp_of(thread)]);
+  };
+  for (const uint16_t* at = S.row.threads; *at != me; ++at, ++ended) {
+    begin(*at);
+    S.warps[warp_of(*at)].ended |= bit(lane_of(*at));
+  }
+  begin(me);
+  S.alive -= ended;
+  S.turns.cursor = S.turns.rank_of[warp_of(me)];
+  S.turns.batch = S.warps[warp_of(me)].ready;
+  S.threads[me].stack = S.threads[S.row.threads[0]].stack;
+  S.row.goes_on = false;
+  S.row.hopeless = ended < S.count / 8;
 }
 }  // namespace simt

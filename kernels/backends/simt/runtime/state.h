@@ -4,21 +4,20 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
+
 // The built-in variables, which kernels see as constants.
-extern SIMT_API uint3 thread_index asm("threadIdx"), block_index asm("blockIdx");
+extern SIMT_API SIMT_EACH uint3 thread_index asm("threadIdx"), block_index asm("blockIdx");
 extern SIMT_API dim3 block_extent asm("blockDim"), grid_extent asm("gridDim");
 
 namespace simt {
 constexpr int max_threads = 1024, warp_lanes = 32, max_warps = max_threads / warp_lanes;
-
-enum class Doing : uint8_t { fresh, ready, at_barrier, at_warp, converging, at_grid, ended };
 
 // What a switch needs: two threads share a line of the cache.
 struct alignas(32) Thread {
   void* stack_pointer;  // where it left off
   uint3 index;
   int16_t stack;        // which of the pool it runs on
-  Doing doing;
 };
 static_assert(sizeof(Thread) == 32);
 
@@ -32,7 +31,7 @@ struct Request {
 
 // Lanes as bits.
 struct Warp {
-  uint32_t all, ready, at_barrier, at_warp, converging, aside, at_grid, ended;
+  uint32_t all, fresh, ready, at_barrier, at_warp, converging, aside, at_grid, ended;
 };
 
 // Whose turn it is among the threads of a block (schedule.cpp).
@@ -43,6 +42,16 @@ struct Turns {
   uint32_t ready_ranks;                        // ranks of warps of which a lane could go on
   int cursor;                                  // rank whose turn it is
   uint32_t batch;                              // its lanes that go on before the next rank's turn
+};
+
+// The threads of a block that nobody has begun, in the order of their turns. They run one after the other on one stack, and
+// nothing is booked until one of them waits: a thread that meets no other costs little more than a call.
+struct Row {
+  bool goes_on;
+  bool hopeless;      // threads of this launch wait early
+  Order order;        // of these threads
+  int count;
+  uint16_t threads[max_threads];
 };
 
 // What a block has of its own, besides its threads: put aside while another block has its turn.
@@ -71,18 +80,35 @@ struct State : BlockState {
   alignas(64) Thread threads[max_threads];
   Request requests[max_threads];
   Warp warps[max_warps];
-  int count, warp_count, current;
+  int count, warp_count;
   uint64_t switches;
+  Row row;
   void* main_stack_pointer;
   bool active, over;
+  bool of_crew;  // one of several that run a launch
   bool others;   // blocks that could have a turn
+  int current;
   int polls, steps;  // of this thread, since its turn began: who reads again and again waits for another
   uint64_t blocks;  // of the grid, as far as they are run
   // the library's block of shared memory
   char* shared;
   size_t shared_bytes;
 };
-extern State S;
+extern SIMT_EACH State S;
+
+// All that run blocks of a launch.
+struct Crew {
+  std::atomic<uint64_t> begun;   // blocks
+  std::atomic<bool> stops;       // one of them has met a fault
+  uint64_t size;
+};
+extern Crew crew;
+
+inline void set_current(int thread) {
+  S.current = thread;
+  S.polls = S.steps = 0;
+  thread_index = S.threads[thread].index;
+}
 
 inline int lane_of(int thread) { return thread & (warp_lanes - 1); }
 inline int warp_of(int thread) { return static_cast<int>(static_cast<unsigned>(thread) / warp_lanes); }
@@ -105,6 +131,12 @@ void schedule_block();
 void schedule_interval();  // a barrier was passed
 void wake(int warp, uint32_t lanes);
 int next_thread();         // -1: nobody can go on
+void run_row();            // until all have ended, or one that had to wait
+void leave_row();
+// Before a thread waits, or others are looked at.
+inline void settle_row() {
+  if (S.row.goes_on) leave_row();
+}
 uint64_t random_below(uint64_t n);
 bool last_goes_on();       // whether the lane that completes a warp operation goes on at once
 
@@ -141,11 +173,12 @@ struct Watcher {
   bool (*is_variable)(const char* name);  // of the device: behind its end lies nothing that matters
 };
 extern const Watcher* watcher;
-extern const void* acting_for;  // where in the kernel, while the runtime accesses memory for it
+extern SIMT_EACH const void* acting_for;  // where in the kernel, while the runtime accesses memory for it
 
 // fault.cpp
 void guard_begin();
 void guard_end();
+void guard_process(bool begins);  // the signals of all threads; guard_begin does so unless the launch has a crew
 void set_place(Fault& fault, Place at);
 void set_file(char (&to)[256], const char* file);
 void tell(Fault& fault, Trouble trouble, Place at, const char* text);  // block.cpp

@@ -12,7 +12,7 @@ const char* const names[] = {
 };
 const char* name_of(Op op) { return names[static_cast<int>(op)]; }
 
-void (*combine)(uint64_t*);
+SIMT_EACH void (*combine)(uint64_t*);
 
 template <class F>
 void for_each(uint32_t lanes, F f) {
@@ -155,13 +155,13 @@ void complete(int number, uint32_t wanted, const Request& last) {
 }  // namespace
 
 uint64_t warp(Op op, uint32_t mask, uint64_t value, uint32_t which, uint32_t width, Place at) {
+  settle_row();
   int me = S.current, number = warp_of(me), lane = lane_of(me);
   Warp& w = S.warps[number];
   Request& t = S.requests[me];
   if (checking) shadow_settle();
   if (!(mask & bit(lane))) outside(op, lane, mask, at);
   if (width - 1 > 31 || (width & (width - 1))) fail(Trouble::bad_mask, at, "the width of a shuffle must be 1, 2, 4, 8, 16 or 32");
-  S.threads[me].doing = Doing::at_warp;
   t.op = op, t.mask = mask, t.value = value, t.which = which, t.width = width, t.at = at;
   w.at_warp |= bit(lane);
   uint32_t wanted = mask & w.all & ~w.ended;  // a GPU waits for the lanes that have not ended
@@ -172,7 +172,6 @@ uint64_t warp(Op op, uint32_t mask, uint64_t value, uint32_t which, uint32_t wid
   }
   complete(number, wanted, t);
   if (last_goes_on()) {
-    S.threads[me].doing = Doing::ready;
     wake(number, wanted & ~bit(lane));
   } else {
     wake(number, wanted);
@@ -214,10 +213,10 @@ void disagree(int thread) {
 // What runs together on a GPU cannot be told here. As much as can: whoever else comes to the same place before all
 // other lanes wait for something.
 uint32_t active_lanes(Place at) {
+  settle_row();
   int me = S.current, number = warp_of(me);
   Request& t = S.requests[me];
   if (checking) shadow_settle();
-  S.threads[me].doing = Doing::converging;
   t.at = at;
   S.warps[number].converging |= bit(lane_of(me));
   converge(number);
