@@ -28,10 +28,12 @@ from kernel_assay.corpus.storage.reading import case_of as case_of_token
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.selection import select
+from kernel_assay.fuzz.checking.subjects import takes
 from kernel_assay.kernels.backends.support.edits import read_source
 from kernel_assay.kernels.catalog import user_subject
 from kernel_assay.oracles.catalog import contract_of
 from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.spec.domain import outside
 
 T = TypeVar("T")
 POOL = 4
@@ -140,12 +142,12 @@ def fates(kernels: list[Kernel], answers: list[Answer], seconds: float, seed: in
 
 def fate_of(kernel: Kernel, tokens: Sequence[str], seconds: float, seed: int) -> str:
     """Run a mutant on the cases of tools, and search as long as a tool has had; a failure must come again."""
-    subject = user_subject(kernel.path, (kernel.op,))
     try:
+        subject = user_subject(kernel.path, (kernel.op,))
         with Examiner([subject], timeout=PATIENCE) as examiner:
             if never_runs(examiner, subject, seed):
                 return STILLBORN
-            if any(_fails(examiner, subject, case) for case in _cases(tokens, kernel.op)):
+            if any(_fails(examiner, subject, case) for case in _cases(tokens, subject)):
                 return DETECTED
             caught = hunt(examiner, subject, seed, seconds)
             again = caught is not None and _fails(examiner, subject, caught.failure.case)
@@ -154,14 +156,15 @@ def fate_of(kernel: Kernel, tokens: Sequence[str], seconds: float, seed: int) ->
         return STILLBORN
 
 
-def _cases(tokens: Sequence[str], op: str) -> Iterator[Case]:
-    """What tools have said that they tried, as far as it is a case of the op."""
+def _cases(tokens: Sequence[str], subject: Subject) -> Iterator[Case]:
+    """What tools have said that they tried, as far as a kernel must take it."""
     for token in tokens:
         try:
             case = case_of_token(token)
         except UsageError:
             continue
-        if case.op == op and case.elements <= LARGEST:
+        is_asked = case.op == subject.op and case.elements <= LARGEST and takes(subject, case.dtype)
+        if is_asked and not outside(contract_of(case.op), case):
             yield case
 
 

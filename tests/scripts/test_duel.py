@@ -117,7 +117,13 @@ def test_the_duel_looks_into_a_mutant_itself(duel, tmp_path, result, fate):
     (tmp_path / "k.py").write_text(MUTANT.format(result))
     case = Case(op="silu", tensors={"x": TensorRecipe(shape=(1, 1), dtype="float32", fill=Fill(distribution="ones"))})
     kernel = duel.Kernel("silu/k", "silu", str(tmp_path / "k.py"), "mutant")
-    assert sys.modules["_kernels"].fate_of(kernel, ["no case", case.token], 0.0, 1) == fate
+    outside = [
+        case.but(attrs={"z": 1}),
+        case.but(tensors={}),
+        case.but(tensors={"x": TensorRecipe(shape=(1,), dtype="int32")}),
+    ]
+    tokens = ["no case", *(one.token for one in outside), case.token]
+    assert sys.modules["_kernels"].fate_of(kernel, tokens, 0.0, 1) == fate
 
 
 def test_a_tool_in_python_hands_over_what_it_has_tried(duel, tmp_path):
