@@ -113,8 +113,8 @@ def attempt(task: Task) -> Trial | None:
     try:
         subject = user_subject(str(mutant.path), (mutant.of.op,))
         with Examiner([subject], timeout=PATIENCE) as examiner:
-            if problems := examiner.sandbox.probe():
-                return trial.but(fate=STILLBORN, verdict=" ".join(problems.values()))
+            if why := never_runs(examiner, subject, task.seed):
+                return trial.but(fate=STILLBORN, verdict=why)
             caught = hunt(examiner, subject, task.seed, task.limit)
     except (InternalError, UsageError) as error:
         return trial.but(fate=STILLBORN, verdict=" ".join(str(error).split()))
@@ -125,6 +125,16 @@ def attempt(task: Task) -> Trial | None:
         fate=DETECTED, verdict=kind, seconds=caught.seconds, cases=caught.proposal.index + 1,
         reached=True, triggered=True,
     )  # fmt: skip
+
+
+def never_runs(examiner: Examiner, subject: Subject, seed: int) -> str:
+    """Why a mutant is none, as one that does not compile: it cannot be loaded, or its first call misses a name."""
+    if problems := examiner.sandbox.probe():
+        return " ".join(problems.values())
+    found = targets(fitted(new_campaign("bench", seed, "conjecture", [subject]), examiner.sandbox))
+    checked = examiner.check([CheckRequest(propose(found, seed, 0, Elites()).case, (subject.key,))])
+    message = checked[0].verdicts[subject.key].message
+    return message if "raised NameError" in message else ""
 
 
 def looked_into(trial: Trial, mutant: Mutant, subject: Subject) -> Trial:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -20,12 +22,18 @@ from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.process.parent_death import die_with_parent
 from kernel_assay.kernels.backends.support.edits import read_source
 
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = {".py", ".cu", ".cuh", ".toml", ".h", ".cpp"}
 GRACE = 1.1
 """Of its seconds, until when a tool's answer counts: clocks and pipes are not exact, least on a busy machine."""
 PATIENCE = 90.0
 """Seconds that a tool has to start."""
+ALLOWANCE = 20.0
+"""Seconds before the line that says that the search begins which no tool is charged for; what is more, all are."""
 OVERTIME = 10.0
 """Seconds beyond the grace that a tool has to come back, before it is ended."""
+LONGEST = 200_000
+"""Characters of a case that are kept."""
 CRASHES = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP}
 )  # fmt: skip
@@ -40,6 +48,8 @@ class Kernel(NamedTuple):
     path: str
     kind: str
     """seeded, mutant or right."""
+    claims: str = ""
+    """Why only this project can know that it is right; empty: anybody can."""
 
 
 class Said(Record):
@@ -51,6 +61,8 @@ class Said(Record):
     seconds: float = Field(ge=0, allow_inf_nan=False)
     tests: int = Field(default=0, ge=0)
     said: str = ""
+    case: str = ""
+    """A word for the test that failed (`case:...`), by which the duel runs it again."""
 
 
 class Answer(Record):
@@ -68,20 +80,47 @@ class Answer(Record):
     late: bool = False
     """It was found, or the tool was still searching, when the time and the grace were over."""
     seconds: float
-    """From the line that says that the search begins (without one: from the start) to the answer."""
+    """From the line that says that the search begins (without one: from the start) to the answer, and what it took
+    before that line beyond the allowance."""
+    start: float | None = None
+    """Seconds until that line; None: there was none, or nobody has kept them."""
     wall: float
     """With the start and the end."""
     tests: int = 0
     said: str = ""
+    case: str = ""
+    claims: str = ""
     error: str = ""
 
 
 def key_of(command: Sequence[str], kernel: Kernel, seconds: float, seed: int) -> str:
-    """A digest of everything that an answer depends on: the kernel's text, the command and its files, time, version."""
-    files = [hashlib.sha256(Path(w).read_bytes()).hexdigest() for w in command[1:] if Path(w).is_file()]
+    """A digest of all that an answer depends on: the kernel's text, the command and its files, time, our sources."""
     text = hashlib.sha256(read_source(Path(kernel.path)).text.encode()).hexdigest()
-    said = [*command, files, kernel.name, kernel.op, text, seconds, seed, __version__]
+    said = [*command, files_of(command), kernel.name, kernel.op, text, seconds, seed, sources()]
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+
+
+def files_of(command: Sequence[str]) -> list[str]:
+    """Digests of the files that a command names, the program itself among them."""
+    paths = [Path(shutil.which(word) or word if not n else word) for n, word in enumerate(command)]
+    return [_digest(path, path.stat().st_mtime_ns) for path in paths if path.is_file()]
+
+
+@cache
+def _digest(path: Path, changed: int) -> str:
+    del changed
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@cache
+def sources() -> str:
+    """A digest of the version, and of every source of this package and of the duel."""
+    folders = ("corpus", "fuzz", "kernels", "oracles", "reports", "scripts/bench", "scripts/duel_tools")
+    files = sorted(f for folder in folders for f in (ROOT / folder).rglob("*") if f.suffix in SOURCES)
+    whole = hashlib.sha256(__version__.encode())
+    for file in files:
+        whole.update(f"{file.relative_to(ROOT)}\0".encode() + file.read_bytes())
+    return whole.hexdigest()[:16]
 
 
 def known(lines: Sequence[dict[str, Any]]) -> dict[str, Answer]:
@@ -116,9 +155,10 @@ class _Listener(threading.Thread):
 
 def asked_of(tool: str, command: Sequence[str], kernel: Kernel, seconds: float, seed: int) -> Answer:
     """Ask a tool, and wait for it as long as its answer may count, and a little longer."""
-    words = [*command, "--kernel", kernel.path, "--op", kernel.op, "--seconds", str(seconds), "--seed", str(seed)]
+    words = [*command, "--kernel", kernel.path, "--op", kernel.op, "--seconds", str(seconds).removesuffix(".0")]
+    words += ["--seed", str(seed)]
     about = {"key": key_of(command, kernel, seconds, seed), "tool": tool, "kernel": kernel.name, "op": kernel.op}
-    about |= {"kind": kernel.kind}
+    about |= {"kind": kernel.kind, "claims": kernel.claims}
     begin = time.monotonic()
     with tempfile.TemporaryFile() as errors:
         try:
@@ -133,11 +173,25 @@ def asked_of(tool: str, command: Sequence[str], kernel: Kernel, seconds: float, 
         wall = time.monotonic() - begin
         errors.seek(0)
         last_words = errors.read()[-4000:].decode("utf-8", "replace").strip().splitlines()
-    since = begin if listener.began is None else listener.began
-    end = listener.ended if in_time and ran.returncode >= 0 and listener.last else begin + wall
-    spent = max(0.0, end - since)
-    counted = _weighed(ran.returncode if in_time else None, listener, spent <= GRACE * seconds, last_words)
-    return Answer(**about, seed=seed, seconds=spent, wall=wall, **counted)
+    began = listener.began
+    answer = answer_of(listener.last)
+    end = begin + wall if isinstance(answer, str) else listener.ended
+    spent = max(0.0, end - (began or begin)) + (max(0.0, began - begin - ALLOWANCE) if began else 0.0)
+    start = None if began is None else began - begin
+    counted = _weighed(ran.returncode if in_time else None, answer, start, spent <= GRACE * seconds, last_words)
+    if kernel.kind != "mutant":
+        counted["case"] = ""
+    return Answer(**about, seed=seed, seconds=spent, start=start, wall=wall, **counted)
+
+
+def answer_of(line: bytes) -> Said | str:
+    """The answer that a tool's last line is, or why it is none."""
+    try:
+        return Said.model_validate_json(line)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        where = ".".join(map(str, wrong["loc"]))
+        return f"its last line is no answer: {where + ': ' if where else ''}{wrong['msg']}"
 
 
 def _heard(ran: "subprocess.Popen[bytes]", seconds: float) -> tuple[_Listener, bool]:
@@ -159,26 +213,26 @@ def _heard(ran: "subprocess.Popen[bytes]", seconds: float) -> tuple[_Listener, b
     return listener, in_time
 
 
-def _weighed(code: int | None, listener: _Listener, in_time: bool, last_words: list[str]) -> dict[str, Any]:
-    """What an end counts for: found, late or an error. code: None is one that had to be ended."""
-    began = listener.began is not None
+def _weighed(
+    code: int | None, said: Said | str, start: float | None, in_time: bool, last_words: list[str]
+) -> dict[str, Any]:
+    """What an end counts for: found, late or an error. code: None is one that had to be ended.
+
+    A tool that has answered is believed, however it ends.
+    """
+    if isinstance(said, Said):
+        case = said.case if len(said.case) <= LONGEST else ""
+        return {"found": said.found and in_time, "late": said.found and not in_time, "tests": said.tests,
+                "said": said.said[:300], "case": case}  # fmt: skip
     if code is None:
-        return {"found": False, "late": True, "said": "it was not back"} if began else _error("it never began")
+        gone = _error("it never began")
+        return gone if start is None else {"found": False, "late": True, "said": "it was not back"}
     if code < 0:
         died = f"it died of {_name(-code)}"
-        if -code not in CRASHES or not began:
-            return _error(died + ("" if began else " before it began"))
+        if -code not in CRASHES or start is None:
+            return _error(died + (" before it began" if start is None else ""))
         return {"found": in_time, "late": not in_time, "said": died}
-    try:
-        said = Said.model_validate_json(listener.last)
-    except ValidationError as error:
-        if code:
-            return _error((last_words or [f"it ended with code {code}, and said nothing"])[-1])
-        wrong = error.errors()[0]
-        where = ".".join(map(str, wrong["loc"]))
-        return _error(f"its last line is no answer: {where + ': ' if where else ''}{wrong['msg']}")
-    return {"found": said.found and in_time, "late": said.found and not in_time, "tests": said.tests,
-            "said": said.said[:300]}  # fmt: skip
+    return _error((last_words or [f"it ended with code {code}, and said nothing"])[-1] if code else said)
 
 
 def _name(number: int) -> str:

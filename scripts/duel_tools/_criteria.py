@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from _problem import ROUND, always, case_of, forms_of
+from _problem import ROUND, always, case_of, forms_of, settled
 
 from kernel_assay.corpus.formats import Array, format_of
 from kernel_assay.corpus.model.case import Case
@@ -158,7 +158,7 @@ class Table:
             self.refused[source][key] |= {*CRITERIA, CALIBRATED}
         for name in reference.specs:
             due = due_of(reference.want[name], format_of(reference.specs[name].dtype))
-            seen = {k: _seen(o.outputs.get(name), due, by[k].op) for k, o in whole.items()}
+            seen = {k: _seen(o.outputs.get(name), due, by[k].op, reference, name) for k, o in whole.items()}
             plain = [k for k in seen if k not in wrong and seen[k]]
             plainest = min(plain, key=lambda k: (by[k].backend != "torch", by[k].backend != "numpy"), default=None)
             peer = error_of(seen[plainest]) if plainest else 0.0  # type: ignore[arg-type]
@@ -183,9 +183,10 @@ class Table:
                     self.refused[source][key].add(CALIBRATED)
 
 
-def _seen(got: Array | None, due: Array, op: str) -> Seen | None:
+def _seen(got: Array | None, due: Array, op: str, reference: Reference, name: str) -> Seen | None:
     if got is None or got.shape != due.shape or got.dtype != due.dtype:
         return None
+    due = settled(reference, name, got, due)
     return Seen(got.astype(np.float64), due.astype(np.float64), due.dtype.name, op, max(due.shape, default=1), 0.0)
 
 

@@ -1,14 +1,18 @@
 """The page of a duel: tables, and pictures of how soon each tool found what it found."""
 
 import math
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from kernel_assay.reports.formats.html import CONTROL, asset, digest, pages
 from kernel_assay.reports.page.plots import Plot, Tick, Trace
 from kernel_assay.reports.page.timing_plots import BOTTOM, HEIGHT, LEFT, MARKS, RIGHT, TOP, WIDTH, _with_legend
 
+HEADS = ["tool", "found", "accused", "within claims", "alone", "late", "errors", "start"]
+"""Of the table of tools: `within claims` are accused, but only this project can know that they are right."""
 LEAST = 0.05
 """Seconds at which the time axis begins."""
 STEPS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0)
@@ -23,9 +27,22 @@ def page(result: dict[str, Any], left: Sequence[str] = ()) -> str:
     text = pages().from_string(template).render(
         r=result, s=result["summary"], plots=plots(result), script=script, script_digest=digest(script),
         style=asset("style.css"), facts=facts(result), left=left,
-        most=max(map(len, result["summary"]["sets"].values()), default=1),
+        right=len({a["kernel"] for a in result["answers"] if a["kind"] == "right"}), heads=HEADS,
+        rows=[tool_row(result, tool) for tool in result["summary"]["found"]],
+        most=max((len(one["kernels"]) for one in result["summary"]["sets"]), default=1),
     )  # fmt: skip
     return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def tool_row(result: dict[str, Any], tool: str) -> list[str]:
+    """A line of the table of tools; the last number is the median time until a tool begins to search."""
+    s = result["summary"]
+    starts = [a["start"] for a in result["answers"] if a["tool"] == tool and a.get("start") is not None]
+    return [
+        tool, f"{s['found'][tool]} of {s['wrong']}", f"{len(s['accused'][tool])} of {s['right'][tool]}",
+        f"{len(s['claims_accused'][tool])} of {s['claims_right'][tool]}", str(len(s["only"][tool])),
+        str(s["late"][tool]), str(s["errors"][tool]), f"{median(starts):.1f} s" if starts else "",
+    ]  # fmt: skip
 
 
 def facts(result: dict[str, Any]) -> list[tuple[str, str]]:
@@ -35,13 +52,17 @@ def facts(result: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("processor", e["processor"] or e["machine"]), ("machine", result["machine"]), ("Python", e["python"]),
         ("packages", packages), ("seconds for each tool and kernel", f"{result['seconds']:g}"),
-        ("seed", str(result["seed"])), ("the whole duel", f"{result['took']:.0f} s"),
+        ("seconds before the search that are free", f"{result['allowance']:g}"),
+        ("seed", f"{result['seed']}, trials {result['trials']}, tools at once {result['jobs']}"),
+        ("the whole duel", f"{result['took']:.0f} s"),
+        ("Kernel Assay", f"{result['version']}, revision {result['revision'] or 'not known'}"),
+        *((tool, shlex.join(one["command"])) for tool, one in result["tools"].items()),
     ]  # fmt: skip
 
 
 def plots(result: dict[str, Any]) -> list[Plot]:
     """Bugs found over time, and the share of trials in which a bug is not found yet."""
-    counted = {k for some in result["summary"]["sets"].values() for k in some}
+    counted = {k for one in result["summary"]["sets"] for k in one["kernels"]}
     times: dict[str, list[float]] = {}
     trials: dict[str, int] = {}
     for a in result["answers"]:

@@ -3,13 +3,14 @@
     TOOL --kernel FILE --op OP --seconds S --seed N
 
 is a tool's command. It prints {"began": true} when it begins to search; its last line on stdout is JSON, too:
-{"found": true, "seconds": 0.4, "tests": 3, "said": "..."}. The duel has a clock of its own, from the one to the other.
-A tool that dies of its kernel has found it.
+{"found": true, "seconds": 0.4, "tests": 3, "said": "..."}, and "case": "case:...", if it has a word for the test that
+failed. The duel has a clock of its own, from the one to the other. A tool that dies of its kernel has found it.
 """
 
 import argparse
 import importlib
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,12 +32,15 @@ from kernel_assay.corpus.errors import InternalError, UsageError  # noqa: E402
 from kernel_assay.corpus.formats import Array, format_of  # noqa: E402
 from kernel_assay.corpus.inputs.materialize import materialize  # noqa: E402
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe  # noqa: E402
+from kernel_assay.corpus.model.subject import Numerics  # noqa: E402
 from kernel_assay.fuzz.checking.check import interface_of  # noqa: E402
 from kernel_assay.kernels.backend_registry import loader_of  # noqa: E402
+from kernel_assay.kernels.backends.support.guard import POISONS  # noqa: E402
 from kernel_assay.kernels.catalog import user_subject  # noqa: E402
 from kernel_assay.kernels.worker.host import HostAccess  # noqa: E402
 from kernel_assay.oracles.catalog import contract_of  # noqa: E402
 from kernel_assay.oracles.judging.criteria import due_of  # noqa: E402
+from kernel_assay.oracles.judging.failure_mask import failing  # noqa: E402
 from kernel_assay.oracles.judging.reference import Reference  # noqa: E402
 from kernel_assay.oracles.spec.axes import shape_of  # noqa: E402
 from kernel_assay.oracles.spec.contract import Contract, Input  # noqa: E402
@@ -45,6 +49,8 @@ asked: Any = None
 """What plain pytest asks about: its tests are in a module of their own."""
 ROUND = (64, 128, 256)
 """Extents that a person writes into a test."""
+WRITTEN = 20_000
+"""Elements of a test that are written out, at most: it takes time that the tool is charged for."""
 Inputs = dict[str, Array]
 
 
@@ -98,6 +104,21 @@ def _recipe(spec: Input, form: Form, name: str, seed: int) -> TensorRecipe:
     return TensorRecipe(shape=shape_of(spec.axes, form.dims, form.attrs), dtype=dtype, fill=fill)
 
 
+def is_free(spec: Input, dtype: str) -> bool:
+    """Whether any float may stand in an input."""
+    return not (spec.packed or spec.ranged or spec.counts) and format_of(dtype).is_float
+
+
+def settled(reference: Reference, name: str, got: Array, due: Array) -> Array:
+    """What is due; where the contract leaves open what that is, what a kernel gave, if it is one of the answers."""
+    budget, chosen = reference.budget(Numerics())[name], reference.chosen(name, got)
+    if budget.accept is not None:
+        accept = np.broadcast_to(budget.accept, due.shape)
+        several = (accept & (accept - 1)) != 0
+        chosen = several & ~failing(got, reference.want[name], budget)
+    return due if chosen is None else np.where(chosen, got, due)
+
+
 class Problem:
     """A kernel, and what it should do."""
 
@@ -105,6 +126,8 @@ class Problem:
         self.contract = contract_of(op)
         self.subject = user_subject(kernel, (op,))
         self._loader = loader_of(self.subject.backend)
+        self._drawn: dict[str, tuple[Array, TensorRecipe]] = {}
+        self._tried: tuple[Form, Inputs] | None = None
 
     @cached_property
     def _bound(self) -> Any:
@@ -119,12 +142,22 @@ class Problem:
 
     def draw(self, form: Form, seed: int) -> Inputs:
         """The values of such a test."""
-        return {name: materialize(recipe) for name, recipe in case_of(self.contract, form, seed).tensors.items()}
+        recipes = case_of(self.contract, form, seed).tensors
+        self._drawn = {name: (materialize(recipe), recipe) for name, recipe in recipes.items()}
+        return {name: array for name, (array, _) in self._drawn.items()}
 
     def is_free(self, name: str, form: Form) -> bool:
         """Whether any float may stand in an input."""
-        spec = self.contract.inputs[name]
-        return not (spec.packed or spec.ranged or spec.counts) and format_of(form.dtypes[name]).is_float
+        return is_free(self.contract.inputs[name], form.dtypes[name])
+
+    @property
+    def token(self) -> str:
+        """The test that was compared last, as a word that brings it back; empty: there was none, or it is long."""
+        form, inputs = self._tried or (None, {})
+        if form is None or sum(a.size for n, a in inputs.items() if a is not self._drawn[n][0]) > WRITTEN:
+            return ""
+        tensors = {name: _poked(array, *self._drawn[name]) for name, array in inputs.items()}
+        return Case(op=self.contract.name, tensors=tensors, attrs=dict(form.attrs)).token
 
     def compared(self, form: Form, inputs: Inputs) -> Iterator[tuple[str, Array, Array]]:
         """Each output's name, what the kernel gives, and what is right, rounded to its type.
@@ -132,6 +165,7 @@ class Problem:
         Nothing, if the kernel declines the test (NotImplementedError). Raises Found for whatever else it raises, and
         for outputs of another form.
         """
+        self._tried = form, inputs
         reference = Reference(self.contract, case_of(self.contract, form, 0), inputs)
         try:
             outputs = self._run(form, inputs, reference.specs)
@@ -143,7 +177,7 @@ class Problem:
             got, due = outputs[name], due_of(reference.want[name], format_of(spec.dtype))
             if got.shape != due.shape or got.dtype != due.dtype:
                 raise Found(f"{name} is {got.dtype} {got.shape}, not {due.dtype} {due.shape}")
-            yield name, got, due
+            yield name, got, settled(reference, name, got, due)
 
     def _run(self, form: Form, inputs: Inputs, specs: Mapping[str, Any]) -> Inputs:
         bound, attrs = self._bound, self._bound.attributes(form.attrs)
@@ -152,13 +186,31 @@ class Problem:
             back = bound.call(*given, **attrs)
             several = back if isinstance(back, tuple) else (back,)
             return {name: self._loader.unwrap(one).array for name, one in zip(specs, several, strict=True)}
-        outputs = {name: np.zeros(s.shape, format_of(s.dtype).dtype) for name, s in specs.items()}
+        outputs = {name: poisoned(s.shape, format_of(s.dtype).dtype) for name, s in specs.items()}
         bound.call(*(self._loader.wrap(one) for one in outputs.values()), *given, **attrs)
         return outputs
 
 
+def poisoned(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """An output as it is before a run, for all tools alike: NaN, of whatever float, until somebody writes it."""
+    return np.full(math.prod(shape) * dtype.itemsize, POISONS[0], np.uint8).view(dtype).reshape(shape)
+
+
+def _poked(array: Array, drawn: Array, recipe: TensorRecipe) -> TensorRecipe:
+    """The recipe of an array: that by which it was drawn, or every element written out."""
+    if array is drawn:
+        return recipe
+    bits = np.ascontiguousarray(array).reshape(-1).view(format_of(recipe.dtype).carrier)
+    pokes = tuple((index, int(bits[index])) for index in np.flatnonzero(bits).tolist())
+    return recipe.but(fill=Fill(), pokes=pokes)
+
+
 class Found(Exception):  # noqa: N818  not an error of the tool
-    """The kernel is wrong: what was seen."""
+    """The kernel is wrong: what was seen, and the case, if the tool knows a word for it."""
+
+    def __init__(self, said: str, case: str = "") -> None:
+        super().__init__(said)
+        self.case = case
 
 
 def main(search: Callable[[Problem, Random, "Clock"], None]) -> None:
@@ -169,17 +221,17 @@ def main(search: Callable[[Problem, Random, "Clock"], None]) -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    clock, said = Clock(args.seconds), ""
+    clock, said, case = Clock(args.seconds), "", ""
     try:
         problem = Problem(args.kernel, args.op)
         list(problem.forms(always(1)))  # it is loaded, and compiled, before the search begins
         with np.errstate(all="ignore"):
             search(problem, Random(args.seed), clock)
     except Found as found:
-        said = str(found)
+        said, case = str(found), found.case or problem.token
     except (UsageError, InternalError) as error:
         parser.error(str(error))
-    answer = {"found": bool(said), "seconds": clock.spent, "tests": clock.tests, "said": said[:300]}
+    answer = {"found": bool(said), "seconds": clock.spent, "tests": clock.tests, "said": said[:300], "case": case}
     print("\n" + json.dumps(answer))
 
 

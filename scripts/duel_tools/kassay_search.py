@@ -23,7 +23,8 @@ def search(problem: Problem, random: Random, clock: Clock) -> None:
         clock.begin()
         caught = hunt(examiner, alone, seed, clock.left, checks_often=alone.loader == "cuda", judged=judged)
     if caught is not None:
-        raise Found(f"{caught.failure.verdict.kind.value}: {caught.failure.verdict.message}")
+        failure = caught.failure
+        raise Found(f"{failure.verdict.kind.value}: {failure.verdict.message}", failure.case.token)
 
 
 if __name__ == "__main__":

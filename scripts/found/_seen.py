@@ -1,4 +1,4 @@
-"""How each program here ends: 0 if it has seen the defect, 3 if not in this version, 2 if its library is missing."""
+"""How each program here ends: 0 if it has seen the defect, 3 if it cannot be seen here, 2 if its library is missing."""
 
 import sys
 from contextlib import contextmanager
@@ -14,7 +14,8 @@ def needed():
         raise SystemExit(2) from None
 
 
-def tell(seen, said):
-    """Print what was seen, and end."""
-    print("seen" if seen else "not in this version", said, sep=": ")
+def tell(seen, said, lacks=""):
+    """Print what was seen, and end; lacks: what this processor would need for it to be seen, and does not have."""
+    unseen = f"not on this processor, which has no {lacks}" if lacks else "not in this version"
+    print("seen" if seen else unseen, said, sep=": ")
     raise SystemExit(0 if seen else 3)

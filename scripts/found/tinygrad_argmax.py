@@ -1,4 +1,4 @@
-"""tinygrad 0.14.0: argmax of NaN alone is a place behind the end."""
+"""tinygrad 0.14.0 (device PYTHON): argmax of NaN alone is a place behind the end."""
 
 import os
 

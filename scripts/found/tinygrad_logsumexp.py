@@ -1,4 +1,4 @@
-"""tinygrad 0.14.0: logsumexp is NaN where all is -Inf, or something Inf."""
+"""tinygrad 0.14.0 (device PYTHON): logsumexp is NaN where all is -Inf, or something Inf."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""tinygrad 0.14.0: among numbers with a NaN, sort and topk lose some, and give others twice."""
+"""tinygrad 0.14.0 (device PYTHON): among numbers with a NaN, sort and topk lose some, and give others twice."""
 
 import math
 import os

@@ -86,14 +86,26 @@ def imports(path):
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
 def test_a_program_shows_what_it_says_or_that_it_is_not_in_this_version(path, monkeypatch):
     monkeypatch.syspath_prepend(path.parent)
-    for name in imports(path) - {"math", "os", "_seen"}:
+    for name in imports(path) - {"math", "os", "pathlib", "_seen"}:
         if name not in HERE:
             pytest.skip(f"needs {name}, which is not part of the project's environment")
         importlib.import_module(name)
     said = io.StringIO()
     with contextlib.redirect_stdout(said), pytest.raises(SystemExit) as end:
         runpy.run_path(str(path))
-    assert re.fullmatch({0: r"seen: .+\n", 3: r"not in this version: .+\n"}[end.value.code], said.getvalue())
+    unseen = r"not (in this version|on this processor, which has no \w+): .+\n"
+    assert re.fullmatch({0: r"seen: .+\n", 3: unseen}[end.value.code], said.getvalue())
+
+
+def test_a_processor_that_lacks_something_is_no_version(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(SCRIPTS / "found")
+    tell = runpy.run_path(str(SCRIPTS / "found" / "_seen.py"))["tell"]
+    for seen, lacks in ((True, "AMX"), (False, "AMX"), (False, "")):
+        with pytest.raises(SystemExit, match="0" if seen else "3"):
+            tell(seen, "1 NaN", lacks)
+    assert capsys.readouterr().out == (
+        "seen: 1 NaN\nnot on this processor, which has no AMX: 1 NaN\nnot in this version: 1 NaN\n"
+    )
 
 
 def test_a_program_without_its_library_says_so_in_one_sentence(monkeypatch, capsys):
