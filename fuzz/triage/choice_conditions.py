@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.model.case import Case, TensorRecipe
 from kernel_assay.fuzz.generation.strategies import layouts_for
-from kernel_assay.fuzz.triage.shrink_passes import next_seeds, with_attrs, with_output, with_tensor
+from kernel_assay.fuzz.triage.counterexamples import MAX_ELEMENTS, grown
+from kernel_assay.fuzz.triage.shrink_passes import livelier, next_seeds, with_attrs, with_output, with_tensor
 from kernel_assay.fuzz.triage.shrinker import Shrinker
 from kernel_assay.oracles.catalog import contract_of
 
 TRIALS = 4
 """Fields on which a value that a case may have is tried, on the case it was found with."""
-MAX_ELEMENTS = 1 << 18
-"""Of a neighbour; larger ones are not tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +48,8 @@ def learn_choices(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, 
             others = [other for c in works for other in next_seeds(c, TRIALS)]
             good = [c for value, c in choice.cases.items() if fails[value] is False]
             others += [other for c in good for other in _one_changed(c, but=name)]
+            if name in contract_of(case.op).attrs:  # layouts of larger tensors are others
+                others += [other for c in good for other in (grown(c), livelier(grown(c)))]
             if _none_fails(shrinker, others):
                 found.append(rule)
     return tuple(found)

@@ -1,6 +1,7 @@
 """Learn from the neighbours of a smallest case when it fails: `fails only if cols % 32 != 0`.
 
-A rule is learned from some cases, and said only if others agree, of which some must fail by it and some must not.
+A rule is learned from some cases, and said only if others agree, of which some must fail by it and some must not, and
+if nothing fails where it says so when the failing case itself is taken there (counterexamples.py).
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ from typing import Any
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.fuzz.triage.choice_conditions import MAX_ELEMENTS, learn_choices
+from kernel_assay.fuzz.triage.choice_conditions import learn_choices
+from kernel_assay.fuzz.triage.counterexamples import (
+    AT_ONCE,
+    GROWN_ELEMENTS,
+    MAX_ELEMENTS,
+    SIDES,
+    bases,
+    contradicted,
+    grown,
+    squeezed,
+    with_value,
+)
 from kernel_assay.fuzz.triage.number_conditions import comparisons, is_power_of_two, number_rules, numbers_of
 from kernel_assay.fuzz.triage.shrink_passes import livelier, next_seeds, with_dims
 from kernel_assay.fuzz.triage.shrinker import SEED_TRIALS, Shrinker, is_dear
@@ -23,10 +35,6 @@ from kernel_assay.oracles.catalog import contract_of
 from kernel_assay.oracles.spec.contract import Dim
 
 TILES = (2, 4, 8, 16, 32, 64, 128, 256)
-AT_ONCE = 16
-"""Cases, between two looks at the clock."""
-GROWN, GROWN_ELEMENTS = (33, 17, 9, 5), 1 << 14
-"""Extents of the other dims with which a rule is tried, the first with which there are no more elements."""
 REACH = 36
 """Neighbours on either side; enough to tell every modulus up to 32."""
 REACH_OF_CRASHES = 9
@@ -86,12 +94,18 @@ def _learn_sizes(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, .
         fails.setdefault(extent, True)  # it may lie beyond the range, as shapes of language models do
         if fails.setdefault(before[dim], True) and rule_of(dim, fails):
             # Plain values may hide it, as ones do what a mean leaves out, and so may other extents that are small.
-            for other in (original, livelier(case), livelier(_grown(case, dim))):
+            for other in (original, livelier(case), livelier(grown(case, dim))):
                 also = _fails(shrinker, other, dim, [n for n, failed in fails.items() if not failed])
                 fails |= {n: True for n, failed in also.items() if failed}
             rule = rule_of(dim, fails)
             if rule and not shrinker.expired() and _agree(shrinker, _held_out(case, dim, fails, rule)):
-                found.append(rule.said)
+                below = range(
+                    min(extent, before[dim]) - 1, 0, -1
+                )  # also what nobody knows: there it may fail otherwise
+                fewer = [n for n in below if not rule.holds(n) and _may_be(contract.dims[dim], n)][:SIDES]
+                taken = (c for n in fewer for one in (case, original) for c in squeezed(one, dim, n))
+                if is_dear(shrinker.target) or not contradicted(shrinker, taken):
+                    found.append(rule.said)
     return tuple(found)
 
 
@@ -106,7 +120,7 @@ def _between(fails: Mapping[int, bool], multiple: int) -> int:
 
 def _held_out(case: Case, dim: str, fails: dict[int, bool], rule: Rule) -> list[Due]:
     """Sizes that nobody has tried, with these values and others; of the case's own, other fields."""
-    own, random, other = contract_of(case.op).dims[dim], Random(f"{case.id} {dim}"), _grown(case, dim)
+    own, random, other = contract_of(case.op).dims[dim], Random(f"{case.id} {dim}"), grown(case, dim)
     bases = case, other, livelier(other)
     high = max(min(own.high, 2 * max(fails)), own.low)
     sizes = random.sample(range(own.low, high + 1), high + 1 - own.low)
@@ -140,9 +154,16 @@ def _failed(shrinker: Shrinker, verdict: Verdict) -> bool | None:
 
 
 def _learned(
-    shrinker: Shrinker, cases: Mapping[Any, Case], rules: Callable[[dict[Any, bool]], Iterable[Rule]], before: Any
+    shrinker: Shrinker,
+    cases: Mapping[Any, Case],
+    rules: Callable[[dict[Any, bool]], Iterable[Rule]],
+    before: Any,
+    across: Callable[[Any], Iterable[Case]],
 ) -> str:
-    """The first rule that fits two thirds of the cases, and the case it was found with, if the rest agrees with it."""
+    """The first rule that fits two thirds of the cases, and the case it was found with, if the rest agrees with it.
+
+    across: other cases of a kind, none of which may fail where the rule says so.
+    """
     keys = list(cases)
     some, rest = (keys[: -(-2 * len(keys) // 3)], keys[-(-2 * len(keys) // 3) :])
     shrinker.judge([cases[key] for key in some])  # all at once; what is outside of the op is left out
@@ -154,13 +175,17 @@ def _learned(
     again = {key: next_seeds(cases[key], SEED_TRIALS + 2)[SEED_TRIALS:] for key in fails}
     others: dict[Any, list[Case]] = {**again, **{key: [cases[key]] for key in rest}}
     fitting = (r for r in rules(fails) if r.holds(before) and all(r.holds(key) is f for key, f in fails.items()))
-    return next((r.said for r in fitting if _agree(shrinker, [(c, r.holds(key)) for key, c in others.items()])), "")
+    for rule in fitting:
+        if _agree(shrinker, [(c, rule.holds(key)) for key, c in others.items()]):
+            good = [key for key in cases if not rule.holds(key)][:SIDES]
+            return "" if contradicted(shrinker, [c for key in good for c in across(key)]) else rule.said
+    return ""
 
 
 def _is_hidden_by_others(shrinker: Shrinker, case: Case) -> bool:
     """Whether an extent may be as it is and the case passes, if others are larger: then none alone decides."""
-    grown = [_grown(case, dim) for dim in contract_of(case.op).dims_of(case)]
-    return any(_failed(shrinker, c.verdicts[shrinker.subject]) is False for c in shrinker.judge(grown))
+    larger = [grown(case, dim) for dim in contract_of(case.op).dims_of(case)]
+    return any(_failed(shrinker, c.verdicts[shrinker.subject]) is False for c in shrinker.judge(larger))
 
 
 def _learn_relations(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, ...]:
@@ -180,7 +205,10 @@ def _learn_relations(shrinker: Shrinker, case: Case, original: Case) -> tuple[st
             del fails
             return [Rule(text, holds) for text, holds in comparisons(a, b)]
 
-        if found := _learned(shrinker, cases, rules, (before[a], before[b])):
+        def across(pair: tuple[int, int], a: str = a, b: str = b) -> list[Case]:
+            return [with_dims(one, dict(zip((a, b), pair, strict=True))) for one in bases(case, original)]
+
+        if found := _learned(shrinker, cases, rules, (before[a], before[b]), across):
             return (found,)
     return ()
 
@@ -200,22 +228,12 @@ def _learn_numbers(shrinker: Shrinker, case: Case, original: Case) -> tuple[str,
         def rules(fails: dict[Any, bool], name: str = name) -> list[Rule]:
             return [Rule(text, holds) for text, holds in number_rules(name, fails)]
 
-        if rule := _learned(shrinker, cases, rules, before):
+        def across(value: float, name: str = name) -> list[Case]:
+            return [with_value(one, name, value) for one in bases(case, original)]
+
+        if rule := _learned(shrinker, cases, rules, before, across):
             found.append(rule)
     return tuple(found)
-
-
-def _grown(case: Case, dim: str) -> Case:
-    """The case with the other extents as large as is cheap."""
-    contract = contract_of(case.op)
-    dims = contract.dims_of(case)
-    for extent in GROWN:
-        steps = {d: contract.dims[d] for d in dims if d != dim}
-        wanted = {d: min(extent // step.multiple * step.multiple, step.most) for d, step in steps.items()}
-        larger = with_dims(case, {d: max(dims[d], n) for d, n in wanted.items()})
-        if larger.elements <= GROWN_ELEMENTS:
-            return larger
-    return case
 
 
 def _fails(shrinker: Shrinker, case: Case, dim: str, sizes: Iterable[int]) -> dict[int, bool]:

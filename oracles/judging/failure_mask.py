@@ -53,6 +53,23 @@ def sign_failures(got: Array, want: Reals, budget: Budget) -> Mask:
     return wrong
 
 
+def ideal_z(got: Array, want: Reals, budget: Budget) -> float:
+    """Return how large z may be of results that are all rounded correctly; at least 1 (numerics.md 2.3).
+
+    Deviations take the last rounding's error for evenly spread. Of short sums of narrow numbers it is not: many are
+    ties, off by half a unit. That error is known, so it counts itself where it is larger on the whole.
+    """
+    fmt = format_of(got.dtype)
+    facts, inner = plain.facts_of(fmt.name), np.square(0.0 if budget.sigma is None else budget.sigma)
+    taken, interval, _ = _looks(got, want, budget)
+    with np.errstate(all="ignore"):
+        own = round_to(want, fmt).astype(np.float64) - want
+        unit = plain.UNIFORM_SIGMA * plain.exponent(want, facts) * (2.0 * facts[plain.HALF])
+        share = (own**2 + inner) / (unit**2 + inner)
+    counted = share[~taken & interval & np.isfinite(got.astype(np.float64))]
+    return float(np.sqrt(max(1.0, np.where(np.isfinite(counted), counted, 1.0).sum() / max(1, counted.size))))
+
+
 def default_accept(want: Reals, *, has_inf: bool) -> NDArray[np.uint8]:
     """INTERVAL where the reference is finite, else exactly its own class."""
     plus, minus = (PINF, NINF) if has_inf else (NAN, NAN)

@@ -21,7 +21,7 @@ from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Measurement, Signature, Verdict
 from kernel_assay.oracles.judging.arbiter import Ruling, arbitrate
-from kernel_assay.oracles.judging.failure_mask import Mask, failing, failing_bits, sign_failures, tie_failures
+from kernel_assay.oracles.judging.failure_mask import Mask, failing, failing_bits, ideal_z, sign_failures, tie_failures
 from kernel_assay.oracles.judging.measure import Measured, measure
 from kernel_assay.oracles.judging.measure_numpy import OVERFLOW, facts_of
 from kernel_assay.oracles.judging.patterns import at_index, error_pattern, index_pattern, place_of
@@ -453,13 +453,12 @@ def _judge_z(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict | N
     if m.z is None or not _z_applies(e, name):
         return None
     line = Z_FLOOR + Z_SPREAD / float(np.sqrt(max(1, min(budget.rows, m.z_count))))  # what overflows has no part in it
-    if m.z <= line:
+    got, want = e.outputs[name], e.want(name)
+    z = m.z if m.z <= line else m.z / ideal_z(got, want, budget)
+    if z <= line:
         return None
-    text = f"{name}: errors are {m.z:.3g} times as large as rounding explains, over all elements (line {line:.3g})"
-    found = [
-        Measurement(metric="z", value=m.z, limit=line),
-        *measurements(m, e.outputs[name], e.want(name), 0.0),
-    ]
+    text = f"{name}: errors are {z:.3g} times as large as rounding explains, over all elements (line {line:.3g})"
+    found = [Measurement(metric="z", value=z, limit=line), *measurements(m, got, want, 0.0)]
     return e.verdict(Kind.MISMATCH, "z", text, name, "all", "small", found, m.rho)
 
 

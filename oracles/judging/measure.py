@@ -109,7 +109,8 @@ class Measured:
     z: float | None
     """sqrt(mean(((got-want)/sigma_total)**2)), sigma_total**2 = (0.2887 ulp(want))**2 + sigma**2 (numerics.md 2.3).
 
-    Over pairs judged by the interval; 0 if there are none, inf instead of NaN, None without sigma.
+    Over pairs judged by the interval; 0 if there are none, inf instead of NaN, None without sigma. The judge divides it
+    by failure_mask.ideal_z, for ties.
     """
     z_count: int
     """How many pairs z is made of."""

@@ -94,13 +94,13 @@ def _bits(s: Script) -> None:
 def _statistic(s: Script) -> None:
     """No element is wrong by itself: whether it still gives the same values is all that can be told."""
     rows = plain_rows(worst(s.finding))
-    s.constants.append(table("WORST", "index, what it was, what was wanted", rows))
+    s.constants.append(table("WORST", "index, what it was, the exact result", rows))
     s.make_inputs(s.case)
     s.say("", *s.run(values="values"), "")
     s.say("# No element is wrong by itself; all of them together are further off than rounding explains.")
-    s.say("wrong = 0", "for index, was, wanted in WORST:", "    got = float(values[index])", "    wrong += got == was")
-    s.say(f'    print(f"{s.output}{{list(index)}} is {{got!r}}, was {{was!r}}, wanted {{wanted!r}}")')
-    s.say('return answer(wrong == len(WORST), f"{wrong} of these {len(WORST)} elements are as far off as they were")')
+    s.say("alike = 0", "for index, was, wanted in WORST:", "    got = float(values[index])", "    alike += got == was")
+    s.say(f'    print(f"{s.output}{{list(index)}} is {{got!r}}, was {{was!r}}, the exact result is {{wanted!r}}")')
+    s.say('return answer(alike == len(WORST), f"{alike} of these {len(WORST)} elements are what they were")')
 
 
 def _law(s: Script) -> None:

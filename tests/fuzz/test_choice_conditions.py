@@ -159,11 +159,14 @@ def test_what_holds_for_the_smallest_case_alone_is_not_said(tmp_path):
     tiny = Case(
         op="gelu", tensors={"x": tensor(4, 4).but(fill=Fill(distribution="normal", scale=2.0**-10))}, attrs=TANH
     )
-    with Examiner([user_subject(str(tmp_path / "half.py"), ())]) as examiner:
-        verdict = examiner.check([CheckRequest(small, ("gelu/half",))])[0].verdicts["gelu/half"]
-        assert verdict.failed
-        shrinker = Shrinker(examiner, "gelu/half", verdict)
+    (tmp_path / "tanh.py").write_text(HALF.replace(" or (x > 0.5).any()", ""))
+    subjects = [user_subject(str(tmp_path / f"{name}.py"), ()) for name in ("half", "tanh")]
+    with Examiner(subjects) as examiner:
+        checked = examiner.check([CheckRequest(small, ("gelu/half", "gelu/tanh"))])[0]
+        shrinker = Shrinker(examiner, "gelu/half", checked.verdicts["gelu/half"])
         assert learn_choices(shrinker, small, before) == ()
+        assert learn_choices(shrinker, small, tiny) == (), "nor does it as it was found, but larger numbers do"
+        shrinker = Shrinker(examiner, "gelu/tanh", checked.verdicts["gelu/tanh"])
         assert learn_choices(shrinker, small, tiny) == ("fails only if approximate is tanh",)
         looks = iter([False] * 3 + [True] * 9)
         shrinker.stopping = lambda: next(looks)

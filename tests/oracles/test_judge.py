@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,12 +14,13 @@ from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
 from kernel_assay.corpus.model.execution import Execution, GuardDamage, OutputReport
 from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Numerics, Subject
-from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.oracles.judging.judge import apart, judge
 from kernel_assay.oracles.judging.measure import measure
 from kernel_assay.oracles.judging.reference import Reference
 from kernel_assay.oracles.numerics.rounding import round_to
 from kernel_assay.oracles.spec.contract import Budget
+from kernel_assay.oracles.spec.plain_case import plain_case
 
 CARELESS = np.errstate(all="ignore")
 
@@ -311,6 +313,50 @@ def test_the_z_line_lies_lower_the_more_independent_results_there_are(shape, row
     if verdict.failed:
         assert verdict.measurements[0].limit == pytest.approx(line, rel=1e-3)
         assert 1.5 < verdict.measurements[0].value < 2.5
+
+
+def short(contract, variant, terms, distribution, seed):
+    """A case of sums of so many terms, or as few as there may be, and of many sums."""
+    dims = {}
+    for name, dim in contract.dims.items():
+        wanted = (2048 if len(contract.separable) == 1 else min(48, dim.most)) if name in contract.separable else terms
+        dims[name] = max(wanted // dim.multiple * dim.multiple, dim.low, dim.multiple)
+    case = plain_case(contract, dims, variant=variant, seed=seed)
+    drawn = {
+        n: t.but(fill=t.fill.but(distribution=distribution)) if t.fill.distribution == "normal" else t
+        for n, t in case.tensors.items()
+    }
+    return case.but(tensors=drawn)
+
+
+@pytest.mark.parametrize("op", sorted(load_contracts()))
+def test_a_correctly_rounded_result_has_no_errors_that_are_too_large_all_over(op):
+    """Short sums of narrow numbers lie on few places between two results: of two, a third are ties."""
+    contract, scored = contract_of(op), 0
+    narrow = [v for v in contract.variants if {"float16", "bfloat16"} & set(dict(v).values())]
+    for variant, terms, distribution in product(narrow, (1, 2, 3, 4), ("positive", "uniform", "normal", "wide")):
+        for seed in (2, 4) if op != "attention" else (2,):
+            case = short(contract, variant, terms, distribution, seed)
+            if not {spec.dtype for spec in contract.output_specs(case).values()} <= {"float16", "bfloat16"}:
+                continue
+            trial = Trial(case)
+            scored += any(b.sigma is not None for b in trial.reference.budget(Numerics()).values())
+            verdict = trial()
+            assert verdict.rule != "z", (trial.case.label, verdict.message)
+    assert bool(scored) is (op in {"row_sum", "gemv", "gemm", "attention"})
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(("further", "kind"), [(0, Kind.PASS), (1, Kind.MISMATCH)])
+def test_ties_may_all_be_half_a_unit_off_and_no_more(dtype, further, kind):
+    """1.73 times as much as errors that are spread evenly; a unit more is three times that."""
+    case = case_of(shape=(64, 64), dtype=dtype)
+    trial = Trial(case, budgeted(case, Budget(1.0, sigma=1e-6, rows=4096)))
+    got = np.abs(trial.outputs["out"]) + trial.outputs["out"].dtype.type(1)
+    above = (got.view("u2") + np.uint16(1)).view(got.dtype)
+    trial.reference.__dict__["want"] = {"out": (got.astype(np.float64) + above.astype(np.float64)) / 2}
+    trial.outputs["out"] = (above.view("u2") + np.uint16(further)).view(got.dtype)
+    assert trial().kind is kind
 
 
 def test_few_pairs_may_be_rounded_all_alike():

@@ -689,7 +689,8 @@ def test_a_failure_of_all_elements_together(tmp_path):
     assert outcome(tmp_path, finding)[0] == 1
     code, said = outcome(tmp_path, finding, "def run(x): return x * 0 + 1")
     assert code == 0
-    assert "out[0, 1] is 1.0, was 0.0, wanted 1e-09" in said
+    assert "out[0, 1] is 1.0, was 0.0, the exact result is 1e-09" in said
+    assert "0 of these 2 elements are what they were" in said
 
 
 def test_another_wrong_value_is_told(tmp_path):
