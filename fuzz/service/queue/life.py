@@ -93,9 +93,9 @@ def report(connection: Connection, of: Row, met: Finding, now: float) -> None:
 
 
 def _in_its_place(connection: Connection, before: str, project: str, met: Finding) -> Finding:
-    """What a finding was shrunk to: where that has another id, it takes over the life of the unshrunk one, and counts.
+    """Put what a finding was shrunk to in its place: where that has another id, it takes over its life and its count.
 
-    A link to the one that is gone leads to it. What is known by itself already keeps its state.
+    A link to the one that is gone leads to it. One that is known by itself already keeps its state.
     """
     both = select(life).where(life.c.project == project, life.c.finding.in_([before, met.id]))
     locked = connection.execute(both.order_by(life.c.finding).with_for_update()).mappings()
@@ -119,7 +119,7 @@ def _in_its_place(connection: Connection, before: str, project: str, met: Findin
 
 
 def _as_shrunk(connection: Connection, project: str, met: Finding) -> Finding:
-    """What was shrunk to another finding, as more of that one; where that is fixed, it is one of its own."""
+    """Take what was shrunk to another finding for more of that one; where that is fixed, it is one of its own."""
     name = _now(connection, met.id, project)
     if name == met.id or row_of(connection, name, project)["state"] == "fixed":
         return met
