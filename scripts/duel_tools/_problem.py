@@ -111,11 +111,12 @@ def is_free(spec: Input, dtype: str) -> bool:
 
 def settled(reference: Reference, name: str, got: Array, due: Array) -> Array:
     """What is due; where the contract leaves open what that is, what a kernel gave, if it is one of the answers."""
-    budget, chosen = reference.budget(Numerics())[name], reference.chosen(name, got)
-    if budget.accept is not None:
-        accept = np.broadcast_to(budget.accept, due.shape)
-        several = (accept & (accept - 1)) != 0
-        chosen = several & ~failing(got, reference.want[name], budget)
+    chosen = reference.chosen(name, got)
+    numbers = (got, due, *reference.inputs.values())
+    if chosen is None and not all(np.isfinite(array).all() for array in numbers):  # else a budget is time for nothing
+        budget = reference.budget(Numerics())[name]
+        accept = np.broadcast_to(0 if budget.accept is None else budget.accept, due.shape)
+        chosen = ((accept & (accept - 1)) != 0) & ~failing(got, reference.want[name], budget)
     return due if chosen is None else np.where(chosen, got, due)
 
 
