@@ -355,3 +355,13 @@ def test_a_program_that_a_signal_ends_is_a_finding(tmp_path, ending):
     assert [f.kind for f in found.findings] == ["host-crash"]
     assert found.exit_code == code
     assert (found.findings[0].place and found.findings[0].place.line) == line
+
+
+def test_work_for_a_stream_that_was_destroyed_is_refused(tmp_path):
+    text = """__global__ void k() {}
+int main() { int* x; cudaStream_t s; cudaMalloc(&x, 4), cudaStreamCreate(&s), cudaStreamDestroy(s);
+  cudaMemsetAsync(x, 0, 4, s);
+  k<<<1, 1, 0, s>>>();
+  cudaFree(x); }
+"""
+    assert kinds(run(tmp_path, text)[0]) == [("api-error", 3), ("api-error", 4)]

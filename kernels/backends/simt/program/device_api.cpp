@@ -15,8 +15,6 @@ namespace {
 std::set<cudaStream_t> streams;
 std::set<cudaEvent_t> events;
 
-bool is_stream(cudaStream_t s) { return reinterpret_cast<uintptr_t>(s) <= 2 || streams.count(s); }
-
 // An H100 of fewer multiprocessors, as the rest of the emulator.
 int attribute(cudaDeviceAttr attr) {
   static const std::map<int, int> known{
@@ -40,6 +38,8 @@ double milliseconds(const timespec& from, const timespec& to) {
   return static_cast<double>(to.tv_sec - from.tv_sec) * 1e3 + static_cast<double>(to.tv_nsec - from.tv_nsec) * 1e-6;
 }
 }  // namespace
+
+bool simt::is_stream(cudaStream_t s) { return reinterpret_cast<uintptr_t>(s) <= 2 || streams.count(s); }
 
 API cudaError_t cudaDeviceSynchronize() {
   LOCKED;

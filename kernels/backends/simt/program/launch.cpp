@@ -49,6 +49,8 @@ const char* wrong_with(const Config& c, bool cooperative, cudaError_t& error) {
   if (threads > max_threads || c.block.x > 1024 || c.block.y > 1024) return "a block of more than 1024 threads";
   if (c.block.z > 64) return "a block of more than 64 threads along z";
   if (c.grid.x > 0x7fffffff || c.grid.y > 65535 || c.grid.z > 65535) return "a grid of too many blocks";
+  error = cudaErrorInvalidResourceHandle;
+  if (!is_stream(c.stream)) return "no stream, as one that was destroyed";
   error = cudaErrorInvalidValue;
   if (c.shared + static_shared() > greatest_block_shared) return "more shared memory than a block has";
   if (c.shared > most_dynamic_shared) return "more than 48 KB of dynamic shared memory, without cudaFuncSetAttribute";

@@ -62,6 +62,7 @@ struct Block {
 cudaError_t copy(const Block& b, cudaMemcpyKind kind, In stream, const char* name, uintptr_t pc) {
   LOCKED;
   if (cudaError_t stands = told(cudaSuccess, name, pc)) return stands;
+  if (stream && !is_stream(*stream)) return told(cudaErrorInvalidResourceHandle, name, pc, "no stream");
   begin(stream, name);
   bool waits = !stream || is_plain(memory_at(reinterpret_cast<uintptr_t>(b.to)), b.to);
   bool any = b.width && b.height;
@@ -88,6 +89,7 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
 cudaError_t set(void* at, size_t pitch, int value, size_t width, size_t height, In stream, const char* name, uintptr_t pc) {
   LOCKED;
   if (cudaError_t stands = told(cudaSuccess, name, pc)) return stands;
+  if (stream && !is_stream(*stream)) return told(cudaErrorInvalidResourceHandle, name, pc, "no stream");
   begin(stream, name);
   if (!width || !height) return cudaSuccess;
   if (is_plain(memory_at(reinterpret_cast<uintptr_t>(at)), at) || !at)

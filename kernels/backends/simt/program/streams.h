@@ -27,6 +27,7 @@ struct Conflict {
 extern bool many_streams;  // the program has others than the default one: of all memory it is known which work accessed it last
 
 uintptr_t number_of_stream(bool blocking);
+bool is_stream(cudaStream_t s);  // device_api.cpp
 void begin_work(cudaStream_t s, const char* name, const Calls& calls);
 // Notes an access of the current work to bytes from `slot` on, and tells what it races with.
 Conflict work_accesses(size_t slot, size_t bytes, int how);
