@@ -67,3 +67,9 @@ def test_no_two_modules_of_tests_share_a_name():
     """Pytest imports them all as top-level modules, and collects only the first of two that share a name."""
     counts = Counter(file.name for file in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name, count in counts.items() if count > 1] == []
+
+
+def test_no_helper_of_tests_hides_one_of_a_script():
+    """Tests import scripts, and what stands beside them: whichever module was there first would be taken for both."""
+    tests, scripts = ({file.name for file in (ROOT / folder).rglob("_*.py")} for folder in ("tests", "scripts"))
+    assert tests & scripts - {"__init__.py"} == set()

@@ -123,7 +123,7 @@ def test_the_duel_looks_into_a_mutant_itself(duel, tmp_path, result, fate):
         case.but(tensors={"x": TensorRecipe(shape=(1,), dtype="int32")}),
     ]
     tokens = ["no case", *(one.token for one in outside), case.token]
-    assert sys.modules["_kernels"].fate_of(kernel, tokens, 0.0, 1) == fate
+    assert sys.modules["_drawn_kernels"].fate_of(kernel, tokens, 0.0, 1) == fate
 
 
 def test_a_tool_in_python_hands_over_what_it_has_tried(duel, tmp_path):
@@ -133,7 +133,7 @@ def test_a_tool_in_python_hands_over_what_it_has_tried(duel, tmp_path):
     form = next(problem.forms(module.always(2)))
     inputs = {name: array + 1 for name, array in problem.draw(form, 0).items()}
     list(problem.compared(form, inputs))
-    case = sys.modules["_kernels"].case_of_token(problem.token)
+    case = sys.modules["_drawn_kernels"].case_of_token(problem.token)
     assert materialize(case.tensors["x"]).tobytes() == inputs["x"].tobytes()
 
 
