@@ -681,7 +681,7 @@ def test_ptx_that_is_not_emulated_is_named_where_it_stands(write, tmp_path):
         run(path, np.zeros(3, np.float32))
 
 
-@pytest.mark.parametrize("header", ["cub/device/device_reduce.cuh", "cute/tensor.hpp"])
+@pytest.mark.parametrize("header", ["cub/device/device_histogram.cuh", "cute/tensor.hpp"])
 def test_libraries_that_need_a_gpu_are_refused(write, header):
     wanted = f"FILE uses {header} (line 16), which cannot run on the CPU"
     assert refusal(write(PLAIN, f"\n#include <{header}>\n{kernel('')}"), load) == wanted
