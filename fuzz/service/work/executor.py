@@ -135,10 +135,11 @@ def main() -> None:
         _closed_in(settings["enclosure"], settings["compiled"])
     # what judges is imported when this process is closed in, for which it may have one thread only
     from kernel_assay.fuzz.service.work.warm import WarmPools  # noqa: PLC0415
-    from kernel_assay.oracles.judging.measure import engine  # noqa: PLC0415
+    from kernel_assay.oracles.judging.measure import engine, prefer_numba  # noqa: PLC0415
 
     channel = Channel(socket.socket(fileno=settings["channel"]))
     engine()
+    prefer_numba()  # it is here for many tasks
     os.environ.pop("NUMBA_CACHE_DIR", None)  # that of kernels is another one
     with WarmPools(settings["warm"]) as pools:
         tasks = _Tasks(channel)
