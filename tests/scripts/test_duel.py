@@ -301,7 +301,8 @@ def test_ops_take_turns_and_mutants_have_names_of_their_own(duel, tmp_path):
     assert len({k.name for k in drawn}) == len({k.path for k in drawn}) == 18
 
 
-def test_nothing_to_ask_about_is_one_sentence(duel, monkeypatch, capsys):
+def test_nothing_to_ask_about_is_one_sentence(duel, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["duel", "silu", "--seeded", "0", "--right", "0", "--mutants", "0"])
     with pytest.raises(SystemExit, match="2"):
         duel.main()
