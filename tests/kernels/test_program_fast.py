@@ -1,10 +1,10 @@
 """Programs in fast mode: blocks on several processors, as right as on one, and what is told of faults all the same."""
 
 import pytest
+from _programs import ran
 
 from kernel_assay.kernels.backends.simt.program.compile import Request, compile_program
 from kernel_assay.kernels.backends.simt.toolchain import missing
-from kernel_assay.kernels.programs.run import Settings, run_program
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
 
@@ -164,10 +164,7 @@ def program(tmp_path_factory):
 
 
 def run(program, folder, *arguments, **how):
-    with (folder / "out").open("w+b") as out:
-        found = run_program(program, Settings(arguments, out=out, **how), ["p.cu"])
-        out.seek(0)
-        return found, out.read().decode()
+    return ran(program, folder, "p.cu", arguments, **how)
 
 
 @pytest.mark.parametrize(("jobs", "seed"), [(1, 0), (3, 0), (7, 2)])

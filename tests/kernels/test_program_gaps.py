@@ -1,10 +1,10 @@
 """What programs may do that was missed once, each with a right twin in the same run; and what is only a note."""
 
 import pytest
+from _programs import ran
 
 from kernel_assay.kernels.backends.simt.program.compile import Request, compile_program
 from kernel_assay.kernels.backends.simt.toolchain import missing
-from kernel_assay.kernels.programs.run import Settings, run_program
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
 
@@ -80,18 +80,13 @@ def line_of(mark):
     return next(n for n, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith(f"// {mark}"))
 
 
-def ran(folder, second):
+def run(folder, second):
     (folder / "p.cu").write_text(PROGRAM)
-    with (folder / "out").open("w+b") as out:
-        found = run_program(
-            compile_program(Request((folder / "p.cu",), (f"SECOND={second}",))), Settings(out=out), ["p"]
-        )
-        out.seek(0)
-        return found, out.read().decode()
+    return ran(compile_program(Request((folder / "p.cu",), (f"SECOND={second}",))), folder)
 
 
 def test_each_is_found_and_its_twin_is_not(tmp_path):
-    found, printed = ran(tmp_path, 0)
+    found, printed = run(tmp_path, 0)
     told = {(f.kind, f.place.line): f.count for f in found.findings if not f.harmless}
     assert told.pop(("race", line_of("race"))) > 1
     assert told == {
@@ -111,7 +106,7 @@ def test_each_is_found_and_its_twin_is_not(tmp_path):
 
 
 def test_a_misaligned_atomic_operation_ends_the_launch(tmp_path):
-    found, _ = ran(tmp_path, 1)
+    found, _ = run(tmp_path, 1)
     (told,) = [f for f in found.findings if f.kind == "misaligned"]
     assert told.place.line == line_of("misaligned")
     assert told.count == 1

@@ -1,10 +1,10 @@
 """Blocks that share work, barriers by number, streams that nobody waited for: each with a right twin in one file."""
 
 import pytest
+from _programs import ran
 
 from kernel_assay.kernels.backends.simt.program.compile import Request, compile_program
 from kernel_assay.kernels.backends.simt.toolchain import missing
-from kernel_assay.kernels.programs.run import Settings, run_program
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
 
@@ -149,13 +149,6 @@ def program(tmp_path_factory):
     source = tmp_path_factory.mktemp("turns") / "p.cu"
     source.write_text(PROGRAM)
     return compile_program(Request((source,)))
-
-
-def ran(program, folder, **how):
-    with (folder / "out").open("w+b") as out:
-        found = run_program(program, Settings(out=out, **how), ["p"])
-        out.seek(0)
-        return found, out.read().decode()
 
 
 def test_what_is_wrong_between_blocks_and_streams_is_found(program, tmp_path):

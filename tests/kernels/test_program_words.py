@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from _programs import ran
 
 from kernel_assay.kernels.backends.simt.program.compile import Request, compile_program
 from kernel_assay.kernels.backends.simt.program.syntax import kernel_parameters
 from kernel_assay.kernels.backends.simt.toolchain import missing
-from kernel_assay.kernels.programs.run import Settings, run_program
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
 
@@ -133,13 +133,6 @@ def program(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         yield compile_program(Request((Path("a/k.cu"), Path("b/k.cu"))))
-
-
-def ran(program, folder, **how):
-    with (folder / "out").open("w+b") as out:
-        found = run_program(program, Settings(out=out, **how), ["p"])
-        out.seek(0)
-        return found, out.read().decode()
 
 
 def test_what_is_right_is_silent(program, tmp_path):

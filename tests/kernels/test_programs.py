@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from _programs import ran
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.process.child import command_of
@@ -25,11 +26,7 @@ def compiled(folder, *texts, **how):
 
 
 def run(folder, *texts, **how):
-    """What was found, and what the program printed."""
-    with (folder / "out").open("w+b") as out:
-        found = run_program(compiled(folder, *texts), Settings(out=out, **how), ["p0.cu"])
-        out.seek(0)
-        return found, out.read().decode()
+    return ran(compiled(folder, *texts), folder, "p0.cu", **how)
 
 
 def kinds(found):
@@ -297,10 +294,8 @@ def test_files_are_linked_and_headers_rewritten(tmp_path):
         '#include "own/part.cuh"\nint other(int* x) { int v; cudaMemcpy(&v, x, 4, cudaMemcpyDeviceToHost); return v; }'
     )
     program = compiled(tmp_path, main, other, includes=(tmp_path / "own",), defines=("VALUE=5",))
-    with (tmp_path / "out").open("w+b") as out:
-        found = run_program(program, Settings(out=out), ["p0.cu"])
-        out.seek(0)
-        assert (out.read(), kinds(found)) == (b"5\n", [])
+    found, printed = ran(program, tmp_path, "p0.cu")
+    assert (printed, kinds(found)) == ("5\n", [])
 
 
 NAMES = """#define CHECK(x) if (x) return 1

@@ -1,13 +1,13 @@
 """What public CUDA files are written with: one program that uses much of it, and sentences for what is not emulated."""
 
 import pytest
+from _programs import ran
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.kernels.backends.simt.program.compile import Request, check_sources, compile_program, sentence_of
 from kernel_assay.kernels.backends.simt.program.syntax import rewrite_launches
 from kernel_assay.kernels.backends.simt.rewriting import rewritten
 from kernel_assay.kernels.backends.simt.toolchain import missing
-from kernel_assay.kernels.programs.run import Settings, run_program
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
 
@@ -99,10 +99,8 @@ def test_a_program_with_what_others_write(tmp_path):
     # two headers that include one another, by a way that grows with each turn
     (tmp_path / "a" / "one.h").write_text('#pragma once\n#include "../a/two.h"\n#define TWO 2\n')
     (tmp_path / "a" / "two.h").write_text('#pragma once\n#include "../a/one.h"\n')
-    with (tmp_path / "out").open("w+b") as out:
-        found = run_program(compile_program(Request((tmp_path / "p.cu",))), Settings(out=out), ["p.cu"])
-        out.seek(0)
-        assert out.read().decode() == "1 0 9 1\n2016 2 3 3 878\n15 9 4 5 32\n"
+    found, printed = ran(compile_program(Request((tmp_path / "p.cu",))), tmp_path, "p.cu")
+    assert printed == "1 0 9 1\n2016 2 3 3 878\n15 9 4 5 32\n"
     assert (found.findings, found.exit_code, found.launches) == ((), 0, 2)
 
 
