@@ -39,8 +39,6 @@ ENGINE_SECONDS = 20.0
 """For the engine to end, and between two starts of it."""
 USAGE, COMPLAINT = 2, "kassay: "
 """Exit code of a command that cannot do what it was asked, and how the line begins that says why."""
-
-
 AT_WORK = (" work for ", " at a time, for ")
 """What an engine says that has all it needs (ray_engine.py, `kassay work`)."""
 
@@ -97,8 +95,8 @@ class _Server(uvicorn.Server):
         if self.engine is None or self.engine.ending.is_set():
             super().handle_exit(sig, frame)
             return
-        self.engine.ending.set()
         self.engine.ended = lambda: super(_Server, self).handle_exit(sig, frame)
+        self.engine.ending.set()
 
 
 class Engine(threading.Thread):

@@ -9,7 +9,6 @@ import click
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.fuzz.cli.options import AtLeast, corpus_option
-from kernel_assay.kernels.environment import gpus
 
 
 @click.command("serve")
@@ -55,5 +54,7 @@ def command(
 def _engine(kind: str, cluster: str) -> tuple[str, ...]:
     """The name of the worker that is started along, and its options."""
     if kind == "local":
+        from kernel_assay.kernels.environment import gpus  # noqa: PLC0415  nothing else here needs what it brings along
+
         return ("local", *(("--device", "cuda") if gpus() else ()))
     return ("ray", "--ray", cluster) if kind == "ray" else ()

@@ -23,7 +23,6 @@
 namespace simt {
 namespace {
 constexpr size_t device_space = size_t{1} << 38, visible_space = size_t{1} << 37, space = device_space + visible_space;
-constexpr size_t most_slots = size_t{1} << 39;  // of what is known of bytes: streams.cpp has the same
 constexpr size_t alignment = 256, least_gap = 512, most_gap = 1 << 20, margin = 1 << 20, page = 4096;
 // visible: to the host, too; ordered: it need not wait.
 enum State : uint8_t { nobodys, undefined_byte, defined_byte, ordered, visible };
@@ -141,12 +140,12 @@ void note(Misuse t, const Conflict& c, Memory m, size_t bytes, int how, uintptr_
 size_t slot_of(uintptr_t at) { return in_arena(at) ? at - arena : space + (at - data_begin); }
 __attribute__((noinline)) void judge_streams(uintptr_t at, size_t bytes, int how, uintptr_t pc, bool seen, const char* api = nullptr) {
   size_t slot = slot_of(at);
-  if (is_fast || (!many_streams && !seen) || slot + bytes > most_slots) return;
+  if (is_fast || (!many_streams && !seen) || slot + bytes > most_marks) return;
   if (Conflict c = work_accesses(slot, bytes, how); c.with) note(Misuse::stream_race, c, memory_at(at), bytes, how, pc, api);
 }
 
 void judge_host(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
-  Conflict c = slot_of(at) + bytes > most_slots ? Conflict{} : host_accesses(slot_of(at), bytes, how);
+  Conflict c = slot_of(at) + bytes > most_marks ? Conflict{} : host_accesses(slot_of(at), bytes, how);
   if (c.with && how & polls) host_waits_for_all();  // a flag, by which the host waits for what the kernel wrote before it
   else if (c.with) note(Misuse::unsynchronized, c, memory_at(at), bytes, how, pc);
 }

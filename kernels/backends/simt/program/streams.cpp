@@ -21,7 +21,6 @@ std::map<Number, Clock>& clocks_of_streams() {
 }
 using Mark = uint16_t;  // of a byte: the number of some work, from 1 on, and how it accessed it
 constexpr Mark number_bits = 0x3fff, is_strong = 0x8000, is_published = 0x4000;
-constexpr size_t most_marks = size_t{1} << 39;
 auto& works = *new std::vector<Work>;
 Mark *writers, *readers;
 Clock host;

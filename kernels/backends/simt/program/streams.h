@@ -10,6 +10,7 @@
 #include "watch.h"
 
 namespace simt {
+constexpr size_t most_marks = size_t{1} << 39;  // of bytes, of which it is known who accessed them
 constexpr uintptr_t not_blocking = 1;         // of a stream's number: it and the default stream do not wait for one another
 using Clock = std::map<uintptr_t, uint32_t>;  // by number of stream: the last epoch that was waited for
 
