@@ -869,12 +869,16 @@ def test_functions_of_the_device(write):
         "(__half(v) > __half(2)) + (__hisnan(__half(CUDART_NAN_F)) ? 2 : 0)": 3.0,
         "atomicAdd(out + n, 1) + atomicAdd(out + n, 1.0f) + atomicExch(out + n, 0)": 3.0,
         "exp(0.0f) + fabs(-v) + abs(-v) + pow(v, 2.0f) + floor(v)": 14.25,
-        "same(v) + Pack<2>{1, 2}.v[1] + table[1]": 7.5,
+        "same(v) + Pack<2>{1, 2}.v[1] + as_in_libstdcxx(table[1])": 7.5,
         "normcdff(0) + erff(0) + tanhf(0) + log1pf(0) + fmodf(v, 2.0f)": 1.0,
     }
     top = """#include <functional>
 __constant__ float table[2] = {2, 3};
 __noinline__ __device__ float same(float v) { return v; }
+#ifndef __noinline__
+#error it is defined
+#endif
+__attribute__((__noinline__)) __device__ float as_in_libstdcxx(float v) { return v; }
 template <int N> struct __align__(16) Pack { float v[N]; };
 """
     body = "  if (i) return;\n  float v = x[0];\n" + "".join(f"  out[{n}] = {e};\n" for n, e in enumerate(lines))

@@ -54,7 +54,7 @@ using ::simt_registers;
 #define __managed__
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
-#define __noinline__ __attribute__((noinline))
+#define __noinline__  // in a kernel it was put in another way: headers of g++ 13 have __attribute__((__noinline__))
 #define __launch_bounds__(...)
 #define __maxnreg__(...)
 // All shared memory of a library is its block of thread-local storage: unlike a section of its own this works in

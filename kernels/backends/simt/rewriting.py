@@ -14,10 +14,14 @@ _DYNAMIC = re.compile(
 _NO_TYPE = re.compile(rf"\b(?:extern|__shared__)\b|{_ALIGNMENT}")
 _STATIC = re.compile(r"\bstatic\b((?:\s+(?:const|volatile|__device__))*\s+__shared__\b)|(\b__shared__\s+)static\b")
 _ALIGNED = re.compile(r"\b(__shared__)\s+(alignas\s*\([^()]*(?:\([^()]*\))?[^()]*\))")
+_NOINLINE = re.compile(r"(?<![(,:\w])(?<![(,:] )(?<!def )(?<!define )(?<!defined )__noinline__\b")
 
 
 def rewritten(text: str) -> str:
-    """Make dynamic shared memory a pointer to it, and bring the words around __shared__ in the order of g++."""
+    """Make dynamic shared memory a pointer to it, and bring the words around __shared__ in the order of g++.
+
+    __noinline__ becomes an attribute here: a macro would spoil `__attribute__((__noinline__))`, which g++ has, too.
+    """
 
     def pointer(match: re.Match[str]) -> str:
         if not {"extern", "__shared__"} <= set(match["words"].split()):
@@ -27,7 +31,8 @@ def rewritten(text: str) -> str:
             return f'extern SIMT_API SIMT_EACH {kind}* const {match["name"]} __asm__("simt_dynamic_shared");{lines}'
         return f"{kind}* const {match['name']} = ({kind}*)simt::dynamic_shared;{lines}"
 
-    return _ALIGNED.sub(r"\2 \1", _DYNAMIC.sub(pointer, _STATIC.sub(r"\1\2", without_assembly(text))))
+    text = _NOINLINE.sub("__attribute__((noinline))", without_assembly(text))
+    return _ALIGNED.sub(r"\2 \1", _DYNAMIC.sub(pointer, _STATIC.sub(r"\1\2", text)))
 
 
 _BRACE = re.compile(
