@@ -148,9 +148,10 @@ class Enclosure:
             with suppress(OSError):
                 Path(folder).mkdir(parents=True, exist_ok=True)
         _mount("none", "/", None, _RECURSIVE | _PRIVATE)
-        _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
         self._make_devices()
         _set_read_only("/", _AT_RECURSIVE)
+        _mount_processes()
+        _guard_machine()
         if self.shown:
             _show_only(self.shown)
         for folder in filter(os.path.isdir, self.writable):
@@ -204,11 +205,9 @@ class Enclosure:
     def seclude(self) -> None:
         """Make this process a worker: with a /proc, memory to share and a folder of its own, and no rights left."""
         _call("unshare", _NEWNS)
-        _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
+        _mount_processes()
         _limit_processes()
-        for entry in filter(os.path.exists, (f"/proc/{name}" for name in _MACHINE_IN_PROC)):
-            _bind(entry, entry)
-            _set_read_only(entry, 0)
+        _guard_machine()
         size = max(1, self.megabytes // SHARES)
         for folder, mode in (("/dev/shm", "1777"), (self.scratch, "0700")):  # noqa: S108  not the machine's
             Path(folder).mkdir(parents=True, exist_ok=True)  # the second may lie in the first
@@ -216,6 +215,18 @@ class Enclosure:
         _give_up_rights()
         os.environ["TMPDIR"] = self.scratch
         tempfile.tempdir = None
+
+
+def _mount_processes() -> None:
+    """Have /proc show those of this namespace."""
+    _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
+
+
+def _guard_machine() -> None:
+    """Let nobody write to what of /proc is the machine's."""
+    for entry in filter(os.path.exists, (f"/proc/{name}" for name in _MACHINE_IN_PROC)):
+        _bind(entry, entry)
+        _set_read_only(entry, 0)
 
 
 def _end_as(child: int) -> NoReturn:

@@ -19,6 +19,7 @@ from kernel_assay.oracles.numerics.bounds import (
     LAMBDA,
     LIMIT,
     classes_of,
+    drift_together,
     quotient_error,
     range_of,
     reference_error,
@@ -65,7 +66,11 @@ def budget(q: Question) -> dict[str, Budget]:
     var = np.einsum("ij,ij->i", centred, centred)[:, None] / size
     v, dmu = var + eps, _mean_error(q, x, mean, var)
     root = 1.0 / np.sqrt(v)
-    e_v = ((row_sum_rel(q, n) + 2.0 * q.u) * var + dmu * dmu + 2.0 * least) / v + 2.0 * q.u + quotient_error(q)
+    e_v = (
+        ((row_sum_rel(q, n, lambda: centred * centred) + 2.0 * q.u) * var + dmu * dmu + 2.0 * least) / v
+        + 2.0 * q.u
+        + quotient_error(q)
+    )
     normal = centred * root * weight
     error = normal * (0.5 * e_v + (8.0 + reference_error(q)) * q.u + quotient_error(q))
     error += (root * (dmu + q.least) + 2.0 * q.least) * weight
@@ -99,7 +104,7 @@ def _mean_error(q: Question, x: Reals, mean: Reals, var: Reals) -> Reals:
         typical = (
             LAMBDA * sum_unit(q) * (np.sqrt(n / 3.0) * size + np.sqrt(var + mean * mean)) + 2.0 * sum_unit(q) * size
         )
-        worst = np.minimum(worst, typical)
+        worst = np.minimum(worst, typical + drift_together(sum_unit(q), n, n * size, np.sqrt(var)) / max(1, n))
     return np.asarray(worst + quotient_error(q) * np.abs(mean) + 2.0 * q.least + q.every.of(mean))
 
 

@@ -80,7 +80,7 @@ def budget(q: Question) -> dict[str, Budget]:
     differ, claims = _logit_error(q, x, mask, s, scale), _claimed(q, mask, scale)
     off = differ * (1.0 + differ)  # exp(d) - 1 is more than d, by no more than d**2 for what is below UNSURE
     rel = off + exp_error(q, z) - (3.0 if q.numerics.exp == "fast" else 1.0) * q.u * z
-    shared = row_sum_rel(q, x.shape[-1]) + 4.0 * q.u + reference_error(q) * q.u + quotient_error(q)
+    shared = row_sum_rel(q, x.shape[-1], lambda: np.exp(z)) + 4.0 * q.u + reference_error(q) * q.u + quotient_error(q)
     if claims:
         error = _coarse_error(q, p, rel + _rounded(q, mask, (x * scale, s, top, z), p), shared)
     else:
@@ -140,7 +140,7 @@ def _rounded(q: Question, mask: Reals | None, parts: tuple[Reals, Reals, Reals, 
     return off
 
 
-def _coarse_error(q: Question, p: Reals, rel: Reals, shared: float) -> Reals:
+def _coarse_error(q: Question, p: Reals, rel: Reals, shared: Reals | float) -> Reals:
     """Error p (exp(rel) sum p exp(rel) exp(shared) - 1), which holds for exponents that are off by any number.
 
     Exponentials that are rounded, and are less than 1 by their largest, are off by half a step of it, and so is their

@@ -316,7 +316,11 @@ def _sums_error(q: Question, w: Scores, out: Reals, mixed: Reals) -> Reals:
     error, rescaled = _products_error(q, w.keys, out, mixed, root), _rescalings(q, w) * sum_unit(q)
     error = error + rescaled * mixed + rescaled * np.abs(out)
     rounded = (8.0 + reference_error(q)) * q.u + quotient_error(q) + q.every.unit
-    return np.asarray(error + (row_sum_rel(q, w.keys) + rounded) * np.abs(out))
+
+    def weights() -> Reals:
+        return np.asarray(w.p / np.maximum(w.p.max(axis=-1, keepdims=True, initial=0.0), LEAST))
+
+    return np.asarray(error + (row_sum_rel(q, w.keys, weights) + rounded) * np.abs(out))
 
 
 def _narrow_error(q: Question, w: Scores, out: Reals, mixed: Reals, square: Reals) -> Reals | float:

@@ -88,7 +88,7 @@ def _below(x: Reals, limit: float) -> bool:
 def _relative(q: Question, x: Reals, v: Reals, least: float) -> Reals:
     """Relative error of each row; squares that underflow cost v at most 2 least."""
     n, eps = x.shape[-1], float(q.attrs["eps"])
-    sums, every = np.full(v.shape, row_sum_rel(q, n)), q.every
+    sums, every = np.zeros(v.shape) + row_sum_rel(q, n, lambda: x * x), q.every
     if q.exact and not every and n & (n - 1) == 0 and n <= 2.0 ** exact_bits(q):
         sums[(np.abs(x) == 1.0).all(axis=-1, keepdims=True)] = 0.0  # of ones, and their mean; a root rounds
     e_v = sums * (1.0 - eps / v) + 2.0 * q.u + quotient_error(q) + 2.0 * least / v
