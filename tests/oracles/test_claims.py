@@ -302,3 +302,47 @@ def test_a_tensor_core_aligns_subnormal_operands_as_if_they_were_normal():
         reference = Reference(contract, case, inputs, contract.output_specs(case))
         kinds.append(judge(reference, subject, ran, {"out": out}).kind)
     assert kinds == [Kind.PASS, Kind.MISMATCH]
+
+
+def running(terms, dtype):
+    """Sums of rows, one term after the other, each rounded."""
+    return np.add.accumulate(terms.astype(dtype), axis=-1, dtype=dtype)[:, -1:].astype(np.float64)
+
+
+def softmax_so(x, dtype):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / running(e, dtype)
+
+
+def rmsnorm_so(x, dtype):
+    return x / np.sqrt(running(x * x, dtype) / x.shape[1] + 2.0**-10)
+
+
+def row_sum_so(x, dtype):
+    return running(x, dtype)[:, 0]
+
+
+RUNNING = {"softmax": softmax_so, "rmsnorm": rmsnorm_so, "row_sum": row_sum_so}
+
+
+@pytest.mark.parametrize("op", RUNNING)
+@pytest.mark.parametrize(("dtype", "cols"), [("float16", 60), ("float16", 478), ("float16", 2000), ("float32", 30_011)])
+def test_a_running_sum_whose_roundings_all_go_one_way_fits_its_budget(op, dtype, cols):
+    """Terms that are alike, or small beside the sum so far, are rounded to the grid of that sum."""
+    contract, lost = contract_of(op), []
+    weight = {"weight": TensorRecipe(shape=(cols,), dtype=dtype, fill=Fill(distribution="ones"))}
+    for seed in (*range(4), 8, 9):
+        for name, scale in (("wide", 2.0**-10), ("positive", 1.0), ("normal", 2.0 ** -(seed % 12)), ("wide", 1.0)):
+            x = TensorRecipe(shape=(3, cols), dtype=dtype, fill=Fill(distribution=name, scale=scale, seed=seed))
+            norm = op == "rmsnorm"
+            case = Case(op=op, tensors={"x": x, **(weight if norm else {})}, attrs={"eps": 2.0**-10} if norm else {})
+            case = case.but(attrs={"scale": 1.0}) if op == "softmax" else case
+            inputs = materialize_all(case)
+            with np.errstate(over="ignore"):
+                out = RUNNING[op](inputs["x"].astype(np.float64), dtype).astype(dtype)
+            subject = Subject(op=op, name="so", backend="numpy", path="so.py", numerics=Numerics(accumulate=dtype))
+            report = OutputReport(name="out", shape=out.shape, dtype=dtype, contiguous=True)
+            ran = Execution(status=Status.OK, subject=subject.key, input_digest="", outputs=(report,))
+            verdict = judge(Reference(contract, case, inputs, contract.output_specs(case)), subject, ran, {"out": out})
+            lost += [(seed, name, scale, verdict.message)] * verdict.failed
+    assert lost == []
