@@ -84,11 +84,12 @@ def again(connection: Connection, name: str, owner: str) -> str:
     One of a project is known by its key to be another try of the same, as the status of a commit asks.
     """
     row = row_of(connection, name)
-    same = record_of(row["request"], JobRequest).but(key=_next_key(connection, row), deadline=None)
+    same = record_of(row["request"], JobRequest).but(key=next_key(connection, row), deadline=None)
     return submit(connection, same, owner, sources=row["sources"])[0]
 
 
-def _next_key(connection: Connection, row: Row) -> str:
+def next_key(connection: Connection, row: Row) -> str:
+    """The key of one more try of a project's job; empty for any other."""
     if not (row["project"] and row["key"]):
         return ""
     root = root_of(row["key"])

@@ -112,6 +112,8 @@ def _in_its_place(connection: Connection, before: str, project: str, met: Findin
         connection.execute(delete(life).where(life.c.seq == gone["seq"]))
     connection.execute(delete(findings).where(findings.c.project == project, findings.c.id == before))
     its = (event.c.noun == "finding", event.c.about == before, event.c.project == project)
+    if there is not None:  # it has entered a life already, and readers of a feed have been told so
+        connection.execute(delete(event).where(*its, event.c.what == "new"))
     connection.execute(update(event).where(*its).values(about=met.id))
     note(connection, SYSTEM, GONE, noun=GONE, about=before, words=met.id, project=project)
     note(connection, SYSTEM, "shrunk", noun="finding", about=met.id, words=f"it was {before} before", project=project)

@@ -106,7 +106,7 @@ def _once(connection: Connection, request: JobRequest, tried: Sequence[Row]) -> 
     for row in reversed(tried):
         if row["state"] not in UNDONE:
             return "done" if row["state"] == JobState.DONE else "waiting", str(row["id"])
-    key = f"{request.key}#{len(tried)}" if tried else request.key
+    key = jobs.next_key(connection, tried[-1]) if tried else request.key
     return "queued", jobs.submit(connection, request.but(key=key), SYSTEM)[0]
 
 

@@ -510,6 +510,7 @@ def test_what_is_shrunk_to_a_known_finding_is_counted_there(database):
         assert (row["finding"], row["times"]) == (known.id, 2)
         assert lives.row_of(connection, unshrunk.id) == row
         assert lives.record(connection, known.id).count == 7
+        assert [one["what"] for one in happened(connection, about=known.id)] == ["new", "shrunk"], "and not new twice"
 
 
 def test_projects_are_apart(database):
