@@ -125,7 +125,8 @@ def emulator():
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("XDG_CACHE_HOME", str(cache.parents[1]))
             headers = [toolchain.headers(mode).parent for mode in toolchain.Mode]
-            made = [toolchain.runtime(), toolchain._interpreter(), *headers]
+            objects = toolchain._objects(("ptx", "runtime", "program"), ())
+            made = [toolchain.runtime(), *map(Path, objects), *headers]
         (home / "kernel-assay" / "cuda").mkdir(parents=True, exist_ok=True)
         for place in made:
             with suppress(FileExistsError):  # another process of the tests was faster

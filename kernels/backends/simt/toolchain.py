@@ -21,6 +21,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -287,30 +288,35 @@ def runtime(*, programs: bool = False, parallel: bool = False) -> Path:
     with workplace() as folder, lock_of(library):
         if library.exists():
             return library
-        made = Path(folder) / library.name
-        folders = ("runtime", "program") if programs else ("runtime",)
-        sources = sorted(str(file) for folder in folders for file in (HOME / folder).glob("*.cpp"))
-        # -g: a debugger asks for the types of threadIdx and blockIdx, which lie here
-        flags = (*_OWN, "-O2", "-g", "-shared", "-flto=1", "-pthread", *(PARALLEL if parallel else ()))
-        flags = (*flags, f"-Wl,-soname,{library.name}")  # by which kernels find it, wherever the folder is moved
-        interpreter = str(_interpreter(parallel=parallel))
-        run_tool([gxx(), *flags, *include_flags(), *sources, interpreter, "-o", str(made)], folder)
+        made, own = Path(folder) / library.name, PARALLEL if parallel else ()
+        objects = _objects(("ptx", "runtime", "program") if programs else ("ptx", "runtime"), own)
+        flags = (*_RUNTIME, *own, "-shared", f"-Wl,-soname,{library.name}")  # kernels find it in a folder that is moved
+        run_tool([gxx(), *flags, *objects, "-o", str(made)], folder)
         made.replace(library)
     return library
 
 
 _OWN = ("-std=c++17", "-fPIC", "-w", "-fvisibility=hidden")
+_RUNTIME = (*_OWN, "-O2", "-g", "-flto=1", "-pthread")
+"""-g: a debugger asks for the types of threadIdx and blockIdx, which lie there."""
+_INTERPRETER = (*_OWN, "-O1", "-fwrapv", _SEPARATE)
+"""Of inline PTX."""
 
 
-def _interpreter(*, parallel: bool = False) -> Path:
-    """The interpreter of inline PTX: one object, that of both libraries, as it takes as long as the rest of either."""
-    own = PARALLEL if parallel else ()
-    made = cache_folder() / f"ptx-{digest_of(own, [])}.o"
+def _objects(folders: Sequence[str], own: Sequence[str]) -> list[str]:
+    """All sources of these folders, compiled on all processors; the libraries have most of them in common."""
+    sources = [source for folder in folders for source in sorted((HOME / folder).glob("*.cpp"))]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(lambda source: str(_object(source, own)), sources))
+
+
+def _object(source: Path, own: Sequence[str]) -> Path:
+    flags = (*(_INTERPRETER if source.parent.name == "ptx" else _RUNTIME), *own)
+    made = cache_folder() / f"{source.parent.name}-{source.stem}-{digest_of(flags, [])}.o"
     with workplace() as folder, lock_of(made):
         if not made.exists():
-            sources = sorted(map(str, (HOME / "ptx").glob("*.cpp")))
-            flags, placed = (*_OWN, *own, "-O1", "-fwrapv", _SEPARATE, "-r", "-nostdlib"), Path(folder) / made.name
-            run_tool([gxx(), *flags, *include_flags(), *sources, "-o", str(placed)], folder)
+            placed = Path(folder) / made.name
+            run_tool([gxx(), *flags, *include_flags(), "-c", str(source), "-o", str(placed)], folder)
             placed.replace(made)
     return made
 
