@@ -88,7 +88,9 @@ class Scene:
         )
 
     def who(self, fault: Fault) -> str:
-        """Words for the thread."""
+        """Words for the thread, or for what does a thread's work on the host."""
+        if fault.thread < 0:
+            return fault.file.decode("utf-8", "replace") or "the host"
         return f"{self._thread(fault.thread)} of block {_place(fault.block, self.shape.grid)}"
 
     def _thread(self, number: int) -> str:

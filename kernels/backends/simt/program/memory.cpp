@@ -106,6 +106,7 @@ Fault fault_of(int32_t trouble, const Memory& m, size_t bytes, int how, uintptr_
   f.bytes = static_cast<int32_t>(bytes), f.writes = how & a_write ? 1 : 0;
   f.thread = how & by_host ? -1 : S.current, f.other = -1, f.block = static_cast<uint32_t>(S.block);
   f.pc = relative(reinterpret_cast<void*>(pc));
+  if (acting) snprintf(f.file, sizeof f.file, "%s", acting_as);
   return f;
 }
 void note(Trouble t, const Memory& m, size_t bytes, int how, uintptr_t pc) {
@@ -132,7 +133,7 @@ void note(Misuse t, const Conflict& c, Memory m, size_t bytes, int how, uintptr_
   Fault f = fault_of(static_cast<int32_t>(t), m, bytes, api ? how | by_host : how, pc);
   f.other_writes = c.it_writes, f.other_pc = c.with->calls.pcs[0];
   snprintf(f.text, sizeof f.text, "%s", c.with->name.c_str());
-  snprintf(f.file, sizeof f.file, "%s", api ? api : "");
+  if (api) snprintf(f.file, sizeof f.file, "%s", api);
   note(f, m, false);
 }
 
@@ -192,7 +193,7 @@ bool host_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
 bool variable_accessed(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   const Variable* v = variable_at(at);
   bool inside = v && at - v->begin < v->bytes;
-  if (how & by_host) {
+  if (how & by_host && !acting) {
     if (inside && v->kind != Kind::managed_variable) note(Misuse::host_access, tell(*v, at), bytes, how, pc);
     else if (inside) judge_host(at, bytes, how, pc);
     return true;
@@ -236,13 +237,30 @@ Open::~Open() {
 
 bool judged(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   if (!launching) how |= by_host;
-  if (in_arena(at)) return how & by_host ? host_in_arena(at, bytes, how, pc) : kernel_in_arena(at, bytes, how, pc);
+  if (in_arena(at)) return how & by_host && !acting ? host_in_arena(at, bytes, how, pc) : kernel_in_arena(at, bytes, how, pc);
   if (at - data_begin < data_end - data_begin) return variable_accessed(at, bytes, how, pc);
   if (how & by_host) return true;
   if (at - reinterpret_cast<uintptr_t>(S.shared) < S.shared_bytes || is_stack(at)) return false;
   if (at - reinterpret_cast<uintptr_t>(dynamic_shared) < (256 << 10) + page) return false;
   if (in_library(at) || in_runtime(at) || is_reachable(at)) return true;
   return foreign(at, bytes, how, pc);
+}
+
+// An algorithm that the host's thread runs for the device, in a stream.
+thread_local int acting;
+const char* acting_as;
+extern "C" SIMT_API void simt_algorithm_begins(const char* name, cudaStream_t s) {
+  if (launching || acting++) return;
+  api_lock.lock();
+  acting_as = name;
+  begin_work(s, name, calls_here());
+  if (!opened++) protect(PROT_READ | PROT_WRITE);
+}
+extern "C" SIMT_API void simt_algorithm_ends(cudaStream_t s, bool waits) {
+  if (launching || --acting) return;
+  if (!--opened) protect(PROT_NONE);
+  if (waits) host_waits(s);
+  api_lock.unlock();
 }
 
 Calls calls_here() {

@@ -54,6 +54,7 @@ struct Record {
   Memory memory;
   uint64_t count;
   uint32_t harmless;
+  Calls by_way_of;  // where an access of an algorithm's was called for
   uint32_t grid[3], block[3];
   int32_t launch_line;
   char launch_file[256], kernel[128];
@@ -106,6 +107,8 @@ Calls calls_here();
 void collect_regions(Launch& launch);
 Memory memory_of_region(int region, int64_t offset);
 void report_leaks();
+extern thread_local int acting __attribute__((tls_model("initial-exec")));  // algorithms of Thrust's that this thread runs for the device
+extern const char* acting_as;  // the outermost
 size_t static_shared();
 void load_symbols();
 bool is_reachable(uintptr_t at);
