@@ -27,6 +27,12 @@ using ::simt_registers;
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
+#if __has_include(<cuda_fp6.h>)
+#include <cuda_fp6.h>
+#endif
+#if __has_include(<cuda_fp4.h>)
+#include <cuda_fp4.h>
+#endif
 #include <math_constants.h>
 #undef memcpy
 
