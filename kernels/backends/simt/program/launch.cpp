@@ -73,7 +73,7 @@ void note_launch(cudaError_t error, const char* why, Place at, const char* kerne
   note(f, Memory{}, false);
 }
 
-void run(const Config& c, bool cooperative, void (*thread)(const void*), const void* arguments, const void* anchor) {
+cudaError_t run(const Config& c, bool cooperative, void (*thread)(const void*), const void* arguments, const void* anchor) {
   Open opened;
   Launch how{};
   how.grid[0] = c.grid.x, how.grid[1] = c.grid.y, how.grid[2] = c.grid.z;
@@ -89,7 +89,12 @@ void run(const Config& c, bool cooperative, void (*thread)(const void*), const v
   launching = false;
   memcpy(S.shared, kept.data(), kept.size());
   S.current = -1;
-  if (how.fault.trouble == static_cast<int32_t>(Trouble::none)) return;
+  if (how.fault.trouble == static_cast<int32_t>(Trouble::none)) return cudaSuccess;
+  if (how.fault.trouble == static_cast<int32_t>(Trouble::launch_bounds)) {
+    --table->launches;
+    note_launch(cudaErrorInvalidValue, how.fault.text, launched.at, launched.kernel);
+    return last = cudaErrorInvalidValue;
+  }
   S.active = true;  // for the note: it is of this launch
   bool is_misaligned = how.fault.trouble == static_cast<int32_t>(Trouble::misaligned);
   if (is_misaligned) note(how.fault, memory_at(strtoul(how.fault.text, nullptr, 16)), false);
@@ -97,6 +102,7 @@ void run(const Config& c, bool cooperative, void (*thread)(const void*), const v
   S.active = false;
   late = error_of(how.fault.trouble);
   if (how.fault.trouble == static_cast<int32_t>(Trouble::trap) && strstr(how.fault.text, "assertion")) late = cudaErrorAssert;
+  return cudaSuccess;
 }
 }  // namespace
 
@@ -141,9 +147,9 @@ cudaError_t launch_kernel(const char* kernel, Place at, const Config& c, void (*
   ++table->launches;
   fflush(stdout);
   begin_work(c.stream, (std::string("kernel ") + kernel).c_str(), calls_here());
-  run(c, cooperative, thread, arguments, anchor);
+  cudaError_t refused = run(c, cooperative, thread, arguments, anchor);
   table->running[0] = 0;
-  return cudaSuccess;
+  return refused;
 }
 
 // Of a call's text: what is launched.
