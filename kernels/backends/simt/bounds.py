@@ -1,7 +1,7 @@
 """`__launch_bounds__` of a kernel, told in its first statement: there the compiler knows what the bound is.
 
-`__global__ void __launch_bounds__(N) k(int* x) {` becomes `... { ::simt::launch_bounds(N);`. A bound is ignored where its
-words may mean something else in the body, or where the preprocessor chooses between bounds.
+`__global__ void __launch_bounds__(N) k(int* x) {` becomes `... { ::simt::launch_bounds(N);`. A bound is ignored where
+its words may mean something else in the body, where the preprocessor chooses between bounds, and in a declaration.
 """
 
 from __future__ import annotations

@@ -72,10 +72,12 @@ KINDS = {
     Trouble.READ_ONLY: "constant-write",
 }
 _ALLOCATES = re.compile(
-    r"cuda(?:Malloc|HostAlloc)\w*\s*(?:<[^>]*>)?\s*\(\s*(?:\([^()]*\)\s*)?(&?[\w.\->\[\]]+)"
+    r"cuda(?:Malloc|HostAlloc|HostRegister)\w*\s*(?:<[^>]*>)?\s*\(\s*(?:\([^()]*\)\s*)?(&?[\w.\->\[\]]+)"
     r"|(\w+)\s*=\s*(?:\([^()]*\)\s*|\w+_cast\s*<[^>]*>\s*\(\s*)?(?:malloc\s*\(|new\b)"
 )
-_CALL = re.compile(r"<(?:cuda(?:Malloc|HostAlloc)\w*|(?:__wrap_)?malloc|_Zn[wa][mj])@plt>\n\s*([0-9a-f]+):")
+_CALL = re.compile(
+    r"<(?:cuda(?:Malloc|HostAlloc|HostRegister)\w*|(?:__wrap_)?malloc|_Zn[wa][mj])@plt>\n\s*([0-9a-f]+):"
+)
 _SHARED = 8
 _NOWHERE = Path("-")
 _SEVERAL = 2
@@ -234,7 +236,7 @@ class Telling:
         return Place(file=self._path(found[0]), line=found[1]) if found else None
 
     def _own(self, pc: int, callers: Sequence[int]) -> int:
-        """The innermost instruction of the program's own lines; some of Thrust's algorithms are not inlined in those."""
+        """Find the innermost instruction of the program's own lines, in which not all of Thrust is inlined."""
         return next((at for at in filter(None, (pc, *callers)) if self._calls_of((at,))), pc)
 
     def _place(self, fault: Fault) -> Place | None:

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <new>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -150,6 +151,24 @@ cudaError_t launch_kernel(const char* kernel, Place at, const Config& c, void (*
   cudaError_t refused = run(c, cooperative, thread, arguments, anchor);
   table->running[0] = 0;
   return refused;
+}
+
+// An algorithm of Thrust's that the host's thread runs for the device, in a stream.
+thread_local int acting;
+const char* acting_as;
+static std::optional<Open> acting_opened;
+extern "C" SIMT_API void simt_algorithm_begins(const char* name, cudaStream_t s) {
+  if (launching || acting++) return;
+  api_lock.lock();
+  acting_as = name;
+  begin_work(s, name, calls_here());
+  acting_opened.emplace();
+}
+extern "C" SIMT_API void simt_algorithm_ends(cudaStream_t s, bool waits) {
+  if (launching || --acting) return;
+  acting_opened.reset();
+  if (waits) host_waits(s);
+  api_lock.unlock();
 }
 
 // Of a call's text: what is launched.

@@ -95,7 +95,8 @@ void* allocate(size_t bytes, Kind kind, uintptr_t pc);
 void* allocate_ordered(size_t bytes, uintptr_t pc);
 cudaError_t release(void* at, bool of_host, uintptr_t pc);
 void release_all();
-void register_host(const void* at, size_t bytes);
+void register_host(const void* at, size_t bytes, uintptr_t pc);
+bool is_registered(const void* at);
 bool unregister_host(const void* at);
 Memory memory_at(uintptr_t at);  // kind none: the host's own
 size_t allocated();
