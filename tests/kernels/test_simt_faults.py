@@ -135,7 +135,8 @@ __global__ void pairs(float* out, const float* x, int n) {
   out[ME] = *reinterpret_cast<const double*>(x + n - 6);  // a double
 }
 
-__global__ void right(float* out, const float* x, int n) {
+__global__ void __launch_bounds__(31) bounded(float* out, const float* x, int n) { out[ME] = 1; }
+__global__ void __launch_bounds__(32) right(float* out, const float* x, int n) {
   __shared__ float s[32];
   s[ME] = x[ME];
   __syncthreads();
@@ -184,6 +185,7 @@ FAULTS = {
     "remainder_of": (T.ARITHMETIC, "division of an integer by zero by thread 2 of block 0 (<remainder>)"),
     "trap": (T.TRAP, "__trap() by thread 31 of block 1 (<trapped>)"),
     "assertion": (T.TRAP, "assertion failed: yes by thread 6 of block 0 (<asserted>)"),
+    "bounded": (T.LAUNCH_BOUNDS, "the launch fails: a block of 32 threads, but its __launch_bounds__ allow 31"),
     "whole_grid": (
         T.DEADLOCK,
         (

@@ -22,7 +22,9 @@ _QUALIFIERS = frozenset(("volatile", "__volatile__", "__volatile", "inline"))
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 
 
-class _Token(NamedTuple):
+class Token(NamedTuple):
+    """A word, number, string or sign of a source, and where it stands."""
+
     text: str
     begin: int
     end: int
@@ -38,13 +40,17 @@ def without_assembly(text: str) -> str:
     """Make calls of asm statements."""
     if not _WORD.search(text):
         return text
-    tokens = [_Token(m[0], *m.span()) for m in _TOKEN.finditer(text) if not m[0].startswith(("//", "/*", "\\\n"))]
-    for edit in sorted(_edits(tokens), reverse=True):
+    for edit in sorted(_edits(tokens_of(text)), reverse=True):
         text = f"{text[: edit.begin]}{edit.text}{text[edit.end :]}"
     return text
 
 
-def _edits(tokens: Sequence[_Token]) -> Iterator[_Edit]:
+def tokens_of(text: str) -> list[Token]:
+    """All of a source but its comments."""
+    return [Token(m[0], *m.span()) for m in _TOKEN.finditer(text) if not m[0].startswith(("//", "/*", "\\\n"))]
+
+
+def _edits(tokens: Sequence[Token]) -> Iterator[_Edit]:
     at = 0
     while at < len(tokens):
         if _WORD.fullmatch(tokens[at].text):
@@ -58,7 +64,7 @@ def _edits(tokens: Sequence[_Token]) -> Iterator[_Edit]:
         at += 1
 
 
-def _statement(tokens: Sequence[_Token], opening: int) -> Iterator[_Edit]:
+def _statement(tokens: Sequence[Token], opening: int) -> Iterator[_Edit]:
     """Edit what stands in an asm statement's brackets: its text, outputs, inputs and clobbers, with colons between."""
     yield _Edit(*tokens[opening][1:], "((")
     depth, section, first = 1, 0, opening + 1
@@ -77,7 +83,7 @@ def _statement(tokens: Sequence[_Token], opening: int) -> Iterator[_Edit]:
         section, first = section + (token.text == ":"), at + 1
 
 
-def _operand(tokens: Sequence[_Token], section: int) -> Iterator[_Edit]:
+def _operand(tokens: Sequence[Token], section: int) -> Iterator[_Edit]:
     """Edit one: `"=r"(x)` becomes `,simt::asm_output("=r",(x))`; what is clobbered goes."""
     if section > _CLOBBERS - 1:
         yield from (_Edit(t.begin, t.end, "") for t in tokens)

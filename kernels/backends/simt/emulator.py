@@ -36,6 +36,7 @@ class Trouble(IntEnum):
     SKIPPED_BARRIER = 15
     UNSUPPORTED = 16
     ENDED_LANE = 17
+    LAUNCH_BOUNDS = 18
 
 
 class Argument(ctypes.Structure):

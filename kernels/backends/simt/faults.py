@@ -25,6 +25,7 @@ _KINDS = {
     Trouble.UNINITIALIZED: Kind.UNINITIALIZED,
     Trouble.READ_ONLY: Kind.INPUT_MUTATED,
     Trouble.BAD_INDEX: Kind.OUT_OF_BOUNDS,
+    Trouble.LAUNCH_BOUNDS: Kind.CRASHED,
 }
 _ACCESSES = {Trouble.RACE, Trouble.OUT_OF_BOUNDS, Trouble.UNINITIALIZED, Trouble.READ_ONLY}
 _SENTENCES = {
@@ -43,6 +44,7 @@ _SENTENCES = {
     Trouble.BAD_INDEX: "{who} uses {said}{at}{size}",
     Trouble.UNDEFINED_LANE: "{said}: an undefined value, of {who}{at}",
     Trouble.UNSUPPORTED: "{said} is not emulated{at}",
+    Trouble.LAUNCH_BOUNDS: "the launch fails: {said}",
     Trouble.ENDED_LANE: "{who} has ended and is named in the mask of {said}{at}: it is not waited for",
     Trouble.SKIPPED_BARRIER: "{who} has ended and skips a barrier{at}, though it has reached an earlier one: undefined,"
     " while today's GPUs wait for nobody who has ended",
@@ -88,7 +90,9 @@ class Scene:
         )
 
     def who(self, fault: Fault) -> str:
-        """Words for the thread."""
+        """Words for the thread, or for what does a thread's work on the host."""
+        if fault.thread < 0:
+            return fault.file.decode("utf-8", "replace") or "the host"
         return f"{self._thread(fault.thread)} of block {_place(fault.block, self.shape.grid)}"
 
     def _thread(self, number: int) -> str:

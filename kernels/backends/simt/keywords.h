@@ -27,6 +27,12 @@ using ::simt_registers;
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
+#if __has_include(<cuda_fp6.h>)
+#include <cuda_fp6.h>
+#endif
+#if __has_include(<cuda_fp4.h>)
+#include <cuda_fp4.h>
+#endif
 #include <math_constants.h>
 #undef memcpy
 
@@ -78,6 +84,17 @@ extern SIMT_API SIMT_EACH const uint3 threadIdx, blockIdx;
 extern SIMT_API const dim3 blockDim, gridDim;
 #define warpSize 32
 
+namespace simt {
+// What a kernel with __launch_bounds__ begins with (bounds.py); a device does not even launch it with more threads.
+template <class... Further>
+SIMT_UNSEEN inline void launch_bounds(long long most, Further...) {
+  long long threads = 1ll * blockDim.x * blockDim.y * blockDim.z;
+  if (most < 1 || threads <= most || bounds_are_asked_for || !in_kernel()) return;
+  char text[96];
+  snprintf(text, sizeof text, "a block of %lld threads, but its __launch_bounds__ allow %lld", threads, most);
+  fail(Trouble::launch_bounds, {"", 0}, text);
+}
+}  // namespace simt
 #define assert(condition) \
   ((condition) ? (void)0 : simt::fail(simt::Trouble::trap, simt::here(), "assertion failed: " #condition))
 inline void __trap(simt::Place at = simt::here()) { simt::fail(simt::Trouble::trap, at, "__trap()"); }

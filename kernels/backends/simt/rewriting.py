@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from kernel_assay.kernels.backends.simt.assembly import without_assembly
+from kernel_assay.kernels.backends.simt.bounds import with_bounds
 
 _ALIGNMENT = r"(?:__align__|alignas|__attribute__)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 _DYNAMIC = re.compile(
@@ -31,7 +32,7 @@ def rewritten(text: str) -> str:
             return f'extern SIMT_API SIMT_EACH {kind}* const {match["name"]} __asm__("simt_dynamic_shared");{lines}'
         return f"{kind}* const {match['name']} = ({kind}*)simt::dynamic_shared;{lines}"
 
-    text = _NOINLINE.sub("__attribute__((noinline))", without_assembly(text))
+    text = _NOINLINE.sub("__attribute__((noinline))", with_bounds(without_assembly(text)))
     return _ALIGNED.sub(r"\2 \1", _DYNAMIC.sub(pointer, _STATIC.sub(r"\1\2", text)))
 
 

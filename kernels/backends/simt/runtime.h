@@ -49,6 +49,7 @@ enum class Trouble : int32_t {
   skipped_barrier,     // a warning: a thread that met the others at a barrier has ended before their next one
   unsupported,         // an instruction of PTX that is not emulated
   ended_lane,          // a warning: a lane that an operation of the warp names has ended
+  launch_bounds,       // more threads in a block than the kernel has them for
 };
 
 // What went wrong, where, and who else was involved. Numbers only: words are made in kernels/backends/simt/faults.py.
@@ -151,6 +152,7 @@ SIMT_API void land_copies(const void* barrier);
 SIMT_API void order_by_phase(const void* barrier, uint64_t phase, int how);
 // Runs the text of an asm statement; operands: what they hold, before and after.
 SIMT_API void ptx_run(const char* text, uint64_t* operands, int count, Place at);
+extern SIMT_API bool bounds_are_asked_for;  // by a program: emulated kernels are said to allow any block, so all do
 [[noreturn]] SIMT_API void fail(Trouble trouble, Place at, const char* text);
 // Outside of functions a kernel's file has it by this name, under which nothing has to be made before main.
 extern SIMT_API SIMT_EACH char* dynamic_shared __asm__("simt_dynamic_shared");

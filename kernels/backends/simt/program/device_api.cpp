@@ -190,6 +190,7 @@ API cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute what, int va
 API cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) { return FINE; }
 API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* to, const void*) {
   *to = {};
+  bounds_are_asked_for = true;
   to->maxThreadsPerBlock = 1024, to->numRegs = 32, to->binaryVersion = to->ptxVersion = 90;
   to->sharedSizeBytes = static_shared(), to->maxDynamicSharedSizeBytes = static_cast<int>(most_dynamic_shared);
   return FINE;

@@ -28,6 +28,7 @@ void copy_text(char* to, size_t room, const char* from) { snprintf(to, room, "%s
 __attribute__((noinline)) void add(const Fault& f, const Memory& m, bool harmless) {
   Record& r = table->records[table->count];
   r.fault = f, r.memory = m, r.count = 1, r.harmless = harmless;
+  if (f.thread < 0) r.by_way_of = calls_here();
   if (S.active) {
     memcpy(r.grid, S.launch->grid, sizeof r.grid);
     memcpy(r.block, S.launch->block, sizeof r.block);

@@ -72,10 +72,12 @@ KINDS = {
     Trouble.READ_ONLY: "constant-write",
 }
 _ALLOCATES = re.compile(
-    r"cuda(?:Malloc|HostAlloc)\w*\s*(?:<[^>]*>)?\s*\(\s*(?:\([^()]*\)\s*)?(&?[\w.\->\[\]]+)"
+    r"cuda(?:Malloc|HostAlloc|HostRegister)\w*\s*(?:<[^>]*>)?\s*\(\s*(?:\([^()]*\)\s*)?(&?[\w.\->\[\]]+)"
     r"|(\w+)\s*=\s*(?:\([^()]*\)\s*|\w+_cast\s*<[^>]*>\s*\(\s*)?(?:malloc\s*\(|new\b)"
 )
-_CALL = re.compile(r"<(?:cuda(?:Malloc|HostAlloc)\w*|(?:__wrap_)?malloc|_Zn[wa][mj])@plt>\n\s*([0-9a-f]+):")
+_CALL = re.compile(
+    r"<(?:cuda(?:Malloc|HostAlloc|HostRegister)\w*|(?:__wrap_)?malloc|_Zn[wa][mj])@plt>\n\s*([0-9a-f]+):"
+)
 _SHARED = 8
 _NOWHERE = Path("-")
 _SEVERAL = 2
@@ -106,6 +108,7 @@ class Entry(ctypes.Structure):
         ("memory", Memory),
         ("count", ctypes.c_uint64),
         ("harmless", ctypes.c_uint32),
+        ("by_way_of", ctypes.c_uint64 * 12),
         ("grid", ctypes.c_uint32 * 3),
         ("block", ctypes.c_uint32 * 3),
         ("launch_line", ctypes.c_int32),
@@ -199,6 +202,7 @@ class Telling:
 
     def _finding(self, e: Entry, table: Table) -> ProgramFinding:
         fault, misuse = e.fault, e.fault.trouble >= Misuse.USE_AFTER_FREE
+        fault.pc = self._own(fault.pc, e.by_way_of)
         name, allocated = self._owner(e.memory)
         parameter = self._parameter(e)
         name = name or parameter
@@ -230,6 +234,10 @@ class Telling:
         """The line of an instruction, if it is known."""
         found = place_of(self.program.executable, pc, _NOWHERE) if pc else None
         return Place(file=self._path(found[0]), line=found[1]) if found else None
+
+    def _own(self, pc: int, callers: Sequence[int]) -> int:
+        """Find the innermost instruction of the program's own lines, in which not all of Thrust is inlined."""
+        return next((at for at in filter(None, (pc, *callers)) if self._calls_of((at,))), pc)
 
     def _place(self, fault: Fault) -> Place | None:
         if fault.line:
@@ -312,7 +320,8 @@ class Telling:
             tensors = (Tensor(name, 0, e.memory.bytes, size, is_output=True),)
         fault.region = 0 if name else -1
         fault.offset = e.memory.offset if name else fault.offset
-        shape = Shape(tuple(e.grid), tuple(e.block), e.memory.bytes)
+        grid, block = (tuple(max(n, 1) for n in extent) for extent in (e.grid, e.block))  # 0: the host's
+        shape = Shape(grid, block, e.memory.bytes)
         return Scene(_NOWHERE, Built(self.program.executable, arrays), shape, tensors, self._shown), fault
 
     def _of_structures(self, name: str) -> bool:

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <new>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -73,7 +74,7 @@ void note_launch(cudaError_t error, const char* why, Place at, const char* kerne
   note(f, Memory{}, false);
 }
 
-void run(const Config& c, bool cooperative, void (*thread)(const void*), const void* arguments, const void* anchor) {
+cudaError_t run(const Config& c, bool cooperative, void (*thread)(const void*), const void* arguments, const void* anchor) {
   Open opened;
   Launch how{};
   how.grid[0] = c.grid.x, how.grid[1] = c.grid.y, how.grid[2] = c.grid.z;
@@ -89,7 +90,12 @@ void run(const Config& c, bool cooperative, void (*thread)(const void*), const v
   launching = false;
   memcpy(S.shared, kept.data(), kept.size());
   S.current = -1;
-  if (how.fault.trouble == static_cast<int32_t>(Trouble::none)) return;
+  if (how.fault.trouble == static_cast<int32_t>(Trouble::none)) return cudaSuccess;
+  if (how.fault.trouble == static_cast<int32_t>(Trouble::launch_bounds)) {
+    --table->launches;
+    note_launch(cudaErrorInvalidValue, how.fault.text, launched.at, launched.kernel);
+    return last = cudaErrorInvalidValue;
+  }
   S.active = true;  // for the note: it is of this launch
   bool is_misaligned = how.fault.trouble == static_cast<int32_t>(Trouble::misaligned);
   if (is_misaligned) note(how.fault, memory_at(strtoul(how.fault.text, nullptr, 16)), false);
@@ -97,6 +103,7 @@ void run(const Config& c, bool cooperative, void (*thread)(const void*), const v
   S.active = false;
   late = error_of(how.fault.trouble);
   if (how.fault.trouble == static_cast<int32_t>(Trouble::trap) && strstr(how.fault.text, "assertion")) late = cudaErrorAssert;
+  return cudaSuccess;
 }
 }  // namespace
 
@@ -141,9 +148,27 @@ cudaError_t launch_kernel(const char* kernel, Place at, const Config& c, void (*
   ++table->launches;
   fflush(stdout);
   begin_work(c.stream, (std::string("kernel ") + kernel).c_str(), calls_here());
-  run(c, cooperative, thread, arguments, anchor);
+  cudaError_t refused = run(c, cooperative, thread, arguments, anchor);
   table->running[0] = 0;
-  return cudaSuccess;
+  return refused;
+}
+
+// An algorithm of Thrust's that the host's thread runs for the device, in a stream.
+thread_local int acting;
+const char* acting_as;
+static std::optional<Open> acting_opened;
+extern "C" SIMT_API void simt_algorithm_begins(const char* name, cudaStream_t s) {
+  if (launching || acting++) return;
+  api_lock.lock();
+  acting_as = name;
+  begin_work(s, name, calls_here());
+  acting_opened.emplace();
+}
+extern "C" SIMT_API void simt_algorithm_ends(cudaStream_t s, bool waits) {
+  if (launching || --acting) return;
+  acting_opened.reset();
+  if (waits) host_waits(s);
+  api_lock.unlock();
 }
 
 // Of a call's text: what is launched.

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <string>
 #include <vector>
@@ -40,6 +41,12 @@ struct Variable {
   Kind kind;
   std::string name;
 };
+struct Registered {  // memory of the host's that the device may access
+  uintptr_t begin;
+  size_t bytes, slot;
+  uintptr_t made_pc;
+  Calls made;
+};
 struct Shared {
   std::string name;
   size_t bytes;
@@ -52,7 +59,8 @@ size_t live_bytes;
 int opened;
 // Never destroyed: the program's own destructors may free, and what is left is told of last.
 auto& allocations = *new std::map<uintptr_t, Allocation>;
-auto& registered = *new std::vector<std::pair<uintptr_t, size_t>>;
+auto& registered = *new std::vector<Registered>;
+std::atomic<bool> any_registered;
 auto& variables = *new std::vector<Variable>;  // by address
 uintptr_t data_begin, data_end;   // what can be written of the program's file
 auto& shared_names = *new std::vector<Shared>;
@@ -106,6 +114,7 @@ Fault fault_of(int32_t trouble, const Memory& m, size_t bytes, int how, uintptr_
   f.bytes = static_cast<int32_t>(bytes), f.writes = how & a_write ? 1 : 0;
   f.thread = how & by_host ? -1 : S.current, f.other = -1, f.block = static_cast<uint32_t>(S.block);
   f.pc = relative(reinterpret_cast<void*>(pc));
+  if (acting) snprintf(f.file, sizeof f.file, "%s", acting_as);
   return f;
 }
 void note(Trouble t, const Memory& m, size_t bytes, int how, uintptr_t pc) {
@@ -132,22 +141,43 @@ void note(Misuse t, const Conflict& c, Memory m, size_t bytes, int how, uintptr_
   Fault f = fault_of(static_cast<int32_t>(t), m, bytes, api ? how | by_host : how, pc);
   f.other_writes = c.it_writes, f.other_pc = c.with->calls.pcs[0];
   snprintf(f.text, sizeof f.text, "%s", c.with->name.c_str());
-  snprintf(f.file, sizeof f.file, "%s", api ? api : "");
+  if (api) snprintf(f.file, sizeof f.file, "%s", api);
   note(f, m, false);
 }
 
-// Of memory that work in several streams may access, or work and the host, which sees it: of variables behind all else.
-size_t slot_of(uintptr_t at) { return in_arena(at) ? at - arena : space + (at - data_begin); }
+const Registered* registered_at(uintptr_t at, size_t bytes) {
+  for (auto& r : registered)
+    if (at - r.begin < r.bytes && at + bytes <= r.begin + r.bytes) return &r;
+  return nullptr;
+}
+
+Memory tell(const Registered& r, uintptr_t at) {
+  return {Kind::pinned, 0, r.bytes, static_cast<int64_t>(at - r.begin), relative((void*)r.made_pc), 0, "", r.made, {}, parameter_within(r.begin, r.bytes)};
+}
+
+// Of memory that work in several streams may access, or work and the host, which sees it: of variables, then of what is
+// registered, behind all else.
+size_t slot_of(uintptr_t at) {
+  if (in_arena(at)) return at - arena;
+  if (at - data_begin < data_end - data_begin) return space + (at - data_begin);
+  const Registered* r = registered_at(at, 1);
+  return r ? r->slot + (at - r->begin) : most_marks;
+}
+Memory memory_seen(uintptr_t at) {
+  Memory m = memory_at(at);
+  const Registered* r = m.kind == Kind::none ? registered_at(at, 1) : nullptr;
+  return r ? tell(*r, at) : m;
+}
 __attribute__((noinline)) void judge_streams(uintptr_t at, size_t bytes, int how, uintptr_t pc, bool seen, const char* api = nullptr) {
   size_t slot = slot_of(at);
   if (is_fast || (!many_streams && !seen) || slot + bytes > most_marks) return;
-  if (Conflict c = work_accesses(slot, bytes, how); c.with) note(Misuse::stream_race, c, memory_at(at), bytes, how, pc, api);
+  if (Conflict c = work_accesses(slot, bytes, how); c.with) note(Misuse::stream_race, c, memory_seen(at), bytes, how, pc, api);
 }
 
 void judge_host(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   Conflict c = slot_of(at) + bytes > most_marks ? Conflict{} : host_accesses(slot_of(at), bytes, how);
   if (c.with && how & polls) host_waits_for_all();  // a flag, by which the host waits for what the kernel wrote before it
-  else if (c.with) note(Misuse::unsynchronized, c, memory_at(at), bytes, how, pc);
+  else if (c.with) note(Misuse::unsynchronized, c, memory_seen(at), bytes, how, pc);
 }
 
 bool kernel_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
@@ -189,10 +219,17 @@ bool host_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   return true;
 }
 
+bool host_in_registered(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
+  std::lock_guard<std::recursive_mutex> locked(api_lock);
+  if (!acting && registered_at(at, bytes)) judge_host(at, bytes, how, pc);
+  else if (registered_at(at, bytes)) judge_streams(at, bytes, how, pc, true);
+  return true;
+}
+
 bool variable_accessed(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   const Variable* v = variable_at(at);
   bool inside = v && at - v->begin < v->bytes;
-  if (how & by_host) {
+  if (how & by_host && !acting) {
     if (inside && v->kind != Kind::managed_variable) note(Misuse::host_access, tell(*v, at), bytes, how, pc);
     else if (inside) judge_host(at, bytes, how, pc);
     return true;
@@ -208,15 +245,9 @@ bool variable_accessed(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   return true;
 }
 
-bool is_registered(uintptr_t at, size_t bytes) {
-  for (auto [begin, size] : registered)
-    if (at - begin < size && at + bytes <= begin + size) return true;
-  return false;
-}
-
 // On a device this is an illegal address, which ends the launch.
 __attribute__((noinline)) bool foreign(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
-  if (is_registered(at, bytes)) return false;
+  if (registered_at(at, bytes)) return judge_streams(at, bytes, how, pc, true), false;
   Memory m{};
   m.offset = static_cast<int64_t>(at);
   bool is_null = at < page;
@@ -236,9 +267,9 @@ Open::~Open() {
 
 bool judged(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   if (!launching) how |= by_host;
-  if (in_arena(at)) return how & by_host ? host_in_arena(at, bytes, how, pc) : kernel_in_arena(at, bytes, how, pc);
+  if (in_arena(at)) return how & by_host && !acting ? host_in_arena(at, bytes, how, pc) : kernel_in_arena(at, bytes, how, pc);
   if (at - data_begin < data_end - data_begin) return variable_accessed(at, bytes, how, pc);
-  if (how & by_host) return true;
+  if (how & by_host) return !any_registered || host_in_registered(at, bytes, how, pc);
   if (at - reinterpret_cast<uintptr_t>(S.shared) < S.shared_bytes || is_stack(at)) return false;
   if (at - reinterpret_cast<uintptr_t>(dynamic_shared) < (256 << 10) + page) return false;
   if (in_library(at) || in_runtime(at) || is_reachable(at)) return true;
@@ -304,13 +335,19 @@ void release_all() {
   live_bytes = 0;
 }
 
-void register_host(const void* at, size_t bytes) { registered.push_back({reinterpret_cast<uintptr_t>(at), bytes}); }
+void register_host(const void* at, size_t bytes, uintptr_t pc) {
+  static size_t top = space + (data_end - data_begin);
+  registered.push_back({reinterpret_cast<uintptr_t>(at), bytes, top, pc, calls_here()});
+  top += bytes, any_registered = true;
+}
 bool unregister_host(const void* at) {
-  auto gone = std::remove_if(registered.begin(), registered.end(), [&](auto& r) { return r.first == reinterpret_cast<uintptr_t>(at); });
+  auto gone = std::remove_if(registered.begin(), registered.end(), [&](auto& r) { return r.begin == reinterpret_cast<uintptr_t>(at); });
   bool any = gone != registered.end();
   registered.erase(gone, registered.end());
+  any_registered = !registered.empty();
   return any;
 }
+bool is_registered(const void* at) { return registered_at(reinterpret_cast<uintptr_t>(at), 1); }
 
 Memory memory_at(uintptr_t at) {
   if (in_arena(at)) {
@@ -338,6 +375,7 @@ bool judge_copy(const void* given, size_t bytes, bool is_write, const char* name
     bool fits = m.kind == Kind::none || m.offset + bytes <= m.bytes;
     if (!fits) report(Misuse::copied_beyond, pc, m, name, bytes, is_write);
     else if (m.kind != Kind::none) judge_streams(at, bytes, is_write ? a_write : 0, pc, m.kind == Kind::managed_variable, name);
+    else if (registered_at(at, bytes)) judge_streams(at, bytes, is_write ? a_write : 0, pc, true, name);
     return fits;
   }
   if (m.kind == Kind::none || m.freed || m.offset < 0 || m.offset + bytes > m.bytes) {
@@ -376,7 +414,7 @@ void collect_regions(Launch& l) {
     if (!a.freed) regions.push_back({at, a.bytes, 0});
   for (auto& v : variables)
     if (v.kind != Kind::constant) regions.push_back({v.begin, v.bytes, 0});
-  for (auto [begin, size] : registered) regions.push_back({begin, size, 0});
+  for (auto& r : registered) regions.push_back({r.begin, r.bytes, 0});
   constexpr size_t most_regions = 8000;  // of more no races are judged
   if (regions.size() > most_regions) regions.clear(), launch_top = arena;
   l.regions = regions.data(), l.region_count = static_cast<uint32_t>(regions.size());

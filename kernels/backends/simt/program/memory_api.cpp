@@ -35,7 +35,7 @@ cudaError_t take_back(void* at, bool of_host, const char* name, uintptr_t pc, In
 }
 
 bool is_plain(const Memory& m, const void* at) {
-  return m.kind == Kind::none && at && !in_library(reinterpret_cast<uintptr_t>(at));  // perhaps a variable that a macro made
+  return m.kind == Kind::none && at && !is_registered(at) && !in_library(reinterpret_cast<uintptr_t>(at));  // perhaps a variable that a macro made
 }
 
 // Whether the memory is where the direction says.
@@ -140,7 +140,7 @@ API cudaError_t cudaFreeHost(void* at) { return take_back(at, true, __func__, CA
 API cudaError_t cudaHostRegister(void* at, size_t bytes, unsigned) {
   LOCKED;
   if (!at || !bytes) return TELL(cudaErrorInvalidValue, "nothing to register");
-  register_host(at, bytes);
+  register_host(at, bytes, CALLER);
   return FINE;
 }
 API cudaError_t cudaHostUnregister(void* at) {

@@ -130,8 +130,11 @@ inline void __prof_trigger(int) {}
 #define __CUDACC__ 1
 #ifndef THRUST_DEVICE_SYSTEM
 #define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
+#define SIMT_THRUST
 #endif
 extern "C" SIMT_API void* simt_allocate_ordered(size_t bytes);
+extern "C" SIMT_API void simt_algorithm_begins(const char* name, cudaStream_t stream);
+extern "C" SIMT_API void simt_algorithm_ends(cudaStream_t stream, bool waits);
 #define cudaLaunchKernel(...) simt_cudaLaunchKernel(#__VA_ARGS__, __VA_ARGS__)
 #define cudaLaunchCooperativeKernel(...) simt_cudaLaunchCooperativeKernel(#__VA_ARGS__, __VA_ARGS__)
 #define asm SIMT_UNSUPPORTED_asm;  // which ends the statement: operands behind a colon would be the first complaint

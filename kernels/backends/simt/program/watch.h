@@ -54,6 +54,7 @@ struct Record {
   Memory memory;
   uint64_t count;
   uint32_t harmless;
+  Calls by_way_of;  // where an access of an algorithm's was called for
   uint32_t grid[3], block[3];
   int32_t launch_line;
   char launch_file[256], kernel[128];
@@ -94,7 +95,8 @@ void* allocate(size_t bytes, Kind kind, uintptr_t pc);
 void* allocate_ordered(size_t bytes, uintptr_t pc);
 cudaError_t release(void* at, bool of_host, uintptr_t pc);
 void release_all();
-void register_host(const void* at, size_t bytes);
+void register_host(const void* at, size_t bytes, uintptr_t pc);
+bool is_registered(const void* at);
 bool unregister_host(const void* at);
 Memory memory_at(uintptr_t at);  // kind none: the host's own
 size_t allocated();
@@ -106,6 +108,8 @@ Calls calls_here();
 void collect_regions(Launch& launch);
 Memory memory_of_region(int region, int64_t offset);
 void report_leaks();
+extern thread_local int acting __attribute__((tls_model("initial-exec")));  // algorithms of Thrust's that this thread runs for the device
+extern const char* acting_as;  // the outermost
 size_t static_shared();
 void load_symbols();
 bool is_reachable(uintptr_t at);

@@ -185,6 +185,7 @@ void fail(Trouble trouble, Place at, const char* text) {
   siglongjmp(out, 1);
 }
 
+bool bounds_are_asked_for;
 bool in_kernel() { return S.active && S.current >= 0; }
 // As the C library counts, whose clock() is a program's own.
 long host_clock() {
