@@ -145,17 +145,18 @@ class Sandbox:
         self.know(found.said)
         return wrong | {key: said.error for key, said in found.said.items() if said.error}
 
-    def stretch(self, key: str, message: Message, seconds: float) -> Message:
+    def stretch(self, key: str, message: Message, seconds: float, *, again: bool = True) -> Message:
         """The subject's launch for tensors larger than any memory (worker/stretched.py); {}: it gave no answer."""
-        self._active.channel.send(frame({"stretch": key, **message}, []))
         try:
+            self._active.channel.send(frame({"stretch": key, **message}, []))
+            again = False
             if self._active.channel.ready(seconds):
                 return self._active.channel.receive()[0]
             self.pool.kill(self._active)
         except (EOFError, OSError):
             self.pool.ending(self._active)
         self._promote(dead=True)
-        return {}
+        return self.stretch(key, message, seconds, again=False) if again else {}
 
     def ask(self, key: str, message: Message, seconds: float) -> Message:
         """What a new worker answers to a question, where a subject would run; {}: nothing."""

@@ -1,5 +1,7 @@
 """What is wrong with a kernel at sizes that nobody runs: seeded bugs of launches and indices, and honest kernels."""
 
+import os
+import signal
 import time
 
 import pytest
@@ -194,3 +196,10 @@ def test_a_run_notes_what_it_is_told_of_own_kernels(examiner):
     mine = [s for s in examiner.subjects.values() if s.name in {"grid_y", "wide"}]
     campaign = new_campaign("r1", 1, "conjecture", mine)
     assert set(noted(campaign, examiner).limits) == {"softmax/grid_y"}
+
+
+def test_a_worker_that_has_died_since_is_replaced(examiner):
+    sandbox = examiner.sandbox
+    os.kill(sandbox.pool.pid_of(sandbox._active), signal.SIGKILL)
+    sandbox.pool.ending(sandbox._active)
+    assert found(examiner, "grid_y")
