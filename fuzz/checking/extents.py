@@ -121,7 +121,8 @@ class _Ask:
         shapes = {name: (spec.shape, spec.dtype) for name, spec in self.contract.output_specs(case).items()}
         shapes |= {name: (recipe.shape, recipe.dtype) for name, recipe in case.tensors.items()}
         size = sum(math.prod(shape) * format_of(dtype).bits // 8 for shape, dtype in shapes.values())
-        left = min(LAUNCH_SECONDS, self.deadline - time.monotonic())
+        most = LAUNCH_SECONDS if run else SECONDS  # a new worker has to load the kernel first
+        left = min(most, self.deadline - time.monotonic())
         if left <= 0.0 or size > MOST_BYTES:
             return {}
         return self.sandbox.stretch(self.subject.key, {"tensors": shapes, "attrs": case.attrs, "run": run}, left)

@@ -249,10 +249,8 @@ class Sandbox:
         self._active.served += len(batch)
         self._active.loaded.update(key for _, task in batch for key in task.subjects)
         self._active.history.extend(task for _, task in batch)
-        try:
+        with contextlib.suppress(OSError):  # the worker is dead; _wait finds out how
             self._active.channel.send(encode_batch(batch, pending.token, pending.taker.way if pending.taker else ""))
-        except OSError:
-            return  # the worker is dead; _wait finds out how
 
     def _try_alone(self, pending: PendingBatch, suspect: tuple[int, Task]) -> None:
         """Run a suspect in a worker that has run nothing else, and that nobody else's errors reach."""

@@ -22,7 +22,7 @@ from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.fuzz.checking.check import Examiner
-from kernel_assay.fuzz.checking.extents import SECONDS, limits
+from kernel_assay.fuzz.checking.extents import limits
 from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.exhaustive.prove import BITS, cases_of
 from kernel_assay.fuzz.generation.elites import Elites
@@ -136,7 +136,7 @@ def attempt(task: Task) -> Trial | None:
 def warned(trial: Trial, examiner: Examiner, subject: Subject) -> Trial | None:
     """Look at sizes that nobody runs, as the end of a search does; None if there is nothing wrong."""
     began = time.monotonic()
-    said = next(limits(examiner, subject, began + SECONDS), "")
+    said = next(limits(examiner, subject, began + PATIENCE), "")
     if not said:
         return None
     seconds = trial.limit + time.monotonic() - began
