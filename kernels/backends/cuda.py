@@ -10,7 +10,6 @@ twice, in two orders of threads, and says how (kernels/backends/simt/schedule.py
 from __future__ import annotations
 
 import ctypes
-import math
 import os
 import weakref
 from collections.abc import Callable, Sequence
@@ -233,8 +232,8 @@ class CudaSubject(Unfitted):
         if outcome.warnings:
             how.warnings.append(scene.describe(outcome.warning))
 
-    def stretched(self, face: Interface, tensors: dict[str, Array], attrs: dict[str, Any], *, run: bool) -> int:
-        """Threads that a launch over these tensors has; with run, it is emulated at both ends of its grid, and checked.
+    def stretched(self, face: Interface, tensors: dict[str, Array], attrs: dict[str, Any], *, run: bool) -> Shape:
+        """Shape of a launch over these tensors; with run, it is emulated at both ends of its grid, and checked.
 
         tensors: may be larger than any memory, if nobody touches most of them. Raises NotImplementedError for what the
         front matter declines, ValueError for what cannot be launched, OverflowError for a number that its parameter
@@ -242,7 +241,7 @@ class CudaSubject(Unfitted):
         """
         plan = self._plan(tensors, attrs, face)
         if plan is None:
-            return 0
+            return Shape((0,), (0,))
         parameters = self.program.fast.takes(plan.number)
         for formula, parameter, argument in zip(self.front.args, parameters, plan.arguments, strict=True):
             if parameter[:2] in _MOST and argument.whole > (most := _MOST[parameter[:2]](8 * int(parameter[2]))):
@@ -256,7 +255,7 @@ class CudaSubject(Unfitted):
             fault = outcome.warning if outcome.warning.trouble in _LOST else outcome.fault
             if fault.trouble in _LOST:
                 raise Scene(self.front.source.place, module.built, plan.shape, plan.tensors).fault(fault)
-        return math.prod(plan.shape.grid) * math.prod(plan.shape.block)
+        return plan.shape
 
     def _instance(self, dtype: str, attrs: dict[str, Any]) -> int:
         for number, instance in enumerate(self.instances):

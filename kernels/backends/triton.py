@@ -87,6 +87,20 @@ class TritonLoader(TorchLoader):
                 stack.enter_context(self._judge.watching())
             yield
 
+    @contextmanager
+    def at_ends(self, count: int) -> Iterator[list[tuple[int, ...]]]:
+        """Run so many programs from either end of each grid, with their bounds checked; the grids are given back."""
+        from kernel_assay.kernels.backends.triton_cpu.interpreter import Programs  # noqa: PLC0415  as above
+        from kernel_assay.kernels.backends.triton_cpu.judge import JUDGE  # noqa: PLC0415  as above
+
+        JUDGE.prepare(checked=False)
+        Programs.ends = count
+        Programs.grids.clear()
+        try:
+            yield Programs.grids
+        finally:
+            Programs.ends = None
+
     def warnings(self) -> list[str]:
         """Stores of several programs to one place that change nothing: the first of each launch."""
         return self._judge.warnings if self._judge else []

@@ -145,17 +145,18 @@ class Sandbox:
         self.know(found.said)
         return wrong | {key: said.error for key, said in found.said.items() if said.error}
 
-    def stretch(self, key: str, message: Message, seconds: float) -> Message:
+    def stretch(self, key: str, message: Message, seconds: float, *, again: bool = True) -> Message:
         """The subject's launch for tensors larger than any memory (worker/stretched.py); {}: it gave no answer."""
-        self._active.channel.send(frame({"stretch": key, **message}, []))
         try:
+            self._active.channel.send(frame({"stretch": key, **message}, []))
+            again = False
             if self._active.channel.ready(seconds):
                 return self._active.channel.receive()[0]
             self.pool.kill(self._active)
         except (EOFError, OSError):
             self.pool.ending(self._active)
         self._promote(dead=True)
-        return {}
+        return self.stretch(key, message, seconds, again=False) if again else {}
 
     def ask(self, key: str, message: Message, seconds: float) -> Message:
         """What a new worker answers to a question, where a subject would run; {}: nothing."""
@@ -248,10 +249,8 @@ class Sandbox:
         self._active.served += len(batch)
         self._active.loaded.update(key for _, task in batch for key in task.subjects)
         self._active.history.extend(task for _, task in batch)
-        try:
+        with contextlib.suppress(OSError):  # the worker is dead; _wait finds out how
             self._active.channel.send(encode_batch(batch, pending.token, pending.taker.way if pending.taker else ""))
-        except OSError:
-            return  # the worker is dead; _wait finds out how
 
     def _try_alone(self, pending: PendingBatch, suspect: tuple[int, Task]) -> None:
         """Run a suspect in a worker that has run nothing else, and that nobody else's errors reach."""

@@ -131,9 +131,9 @@ class SideBySide(Sandbox):
             self.needs |= member.needs
         return wrong
 
-    def stretch(self, key: str, message: Message, seconds: float) -> Message:
+    def stretch(self, key: str, message: Message, seconds: float, *, again: bool = True) -> Message:
         """The subject's launch for tensors larger than any memory."""
-        return self._members[self._group(self._subjects[key])].stretch(key, message, seconds)
+        return self._members[self._group(self._subjects[key])].stretch(key, message, seconds, again=again)
 
     def ask(self, key: str, message: Message, seconds: float) -> Message:
         """What a new worker answers, where a subject would run."""

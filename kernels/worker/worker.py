@@ -27,6 +27,7 @@ from kernel_assay.corpus.process.inert_tests import stand_in
 from kernel_assay.corpus.process.recorded_operators import recorded
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.driver import DRIVER, DriverError, give_up, when_lost
+from kernel_assay.kernels.backends.support.base import Loader
 from kernel_assay.kernels.backends.support.signature import Bound, Interface
 from kernel_assay.kernels.backends.support.walls import fault_note
 from kernel_assay.kernels.boundary.devices import is_made_on_gpu
@@ -137,7 +138,7 @@ class Worker:
             elif "probe" in message:
                 self._probe(message["probe"])
             elif "stretch" in message:
-                self._send(stretched(self._subject_of(message), message), [])
+                self._send(stretched(*self._subject_of(message), message), [])
             elif "inputs" in message:
                 self._say_inputs(message)
             elif "operators" in message:
@@ -201,10 +202,11 @@ class Worker:
             return {}
         return {**called, "launches": None if launches is None else len(launches)}
 
-    def _subject_of(self, message: dict[str, Any]) -> tuple[Any, Interface]:
-        """Load a subject, before it is bound, and the interface of its op."""
+    def _subject_of(self, message: dict[str, Any]) -> tuple[Loader, Any, Interface]:
+        """Load a subject, before it is bound: its loader, itself, and the interface of its op."""
         subject = self._subjects[message["stretch"]]
-        return HostAccess(loader_of(subject.loader)).load(subject), self._faces[subject.op]
+        access = HostAccess(loader_of(subject.loader))
+        return access.loader, access.load(subject), self._faces[subject.op]
 
     def _probe(self, key: str) -> None:
         """Load a subject and say whether it can be called; also which of our own modules are loaded here."""

@@ -22,6 +22,7 @@ from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.extents import limits
 from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.exhaustive.prove import BITS, cases_of
 from kernel_assay.fuzz.generation.elites import Elites
@@ -37,6 +38,8 @@ COMPARED = 256
 """Cases on which a mutant that is not found is compared with the kernel it was made of, to the bit."""
 LOOKED = 40.0
 """Seconds that may take, and as many whether the changed line is ever run, and a proof."""
+WARNED = "warning of a larger size"
+"""What found a mutant that no case had: blocks at the ends of a grid that is never run (fuzz/checking/extents.py)."""
 BY_HAND = Path(__file__).with_name("mutants_equivalent.toml")
 
 
@@ -115,7 +118,10 @@ def attempt(task: Task) -> Trial | None:
         with Examiner([subject], timeout=PATIENCE) as examiner:
             if why := never_runs(examiner, subject, task.seed):
                 return trial.but(fate=STILLBORN, verdict=why)
-            caught = hunt(examiner, subject, task.seed, task.limit)
+            judged: list[int] = []
+            caught = hunt(examiner, subject, task.seed, task.limit, judged=judged.append)
+            if caught is None and (told_later := warned(trial.but(cases=sum(judged)), examiner, subject)):
+                return told_later
     except (InternalError, UsageError) as error:
         return trial.but(fate=STILLBORN, verdict=" ".join(str(error).split()))
     if caught is None:
@@ -125,6 +131,17 @@ def attempt(task: Task) -> Trial | None:
         fate=DETECTED, verdict=kind, seconds=caught.seconds, cases=caught.proposal.index + 1,
         reached=True, triggered=True,
     )  # fmt: skip
+
+
+def warned(trial: Trial, examiner: Examiner, subject: Subject) -> Trial | None:
+    """Look at sizes that nobody runs, as the end of a search does; None if there is nothing wrong."""
+    began = time.monotonic()
+    said = next(limits(examiner, subject, began + PATIENCE), "")
+    if not said:
+        return None
+    seconds = trial.limit + time.monotonic() - began
+    words = f": {said}" if trial.operator == UNCHANGED else ""
+    return trial.but(fate=DETECTED, verdict=WARNED + words, seconds=seconds, reached=True, triggered=True)
 
 
 def never_runs(examiner: Examiner, subject: Subject, seed: int) -> str:
@@ -149,8 +166,8 @@ def why_equivalent(trial: Trial) -> str:
     """Why a survivor is no bug: by a person's word, by proof or by the record; empty: it is one."""
     if trial.fate != SURVIVES:
         return ""
-    if by_hand := noted(trial, "equivalent"):
-        return f"by hand: {by_hand}"
+    if reason := noted(trial, "equivalent"):
+        return f"by hand: {reason}"
     if trial.proved:
         return "by proof: the same bits on every input"
     if trial.reached is False and not trial.triggered:
@@ -243,9 +260,14 @@ def _statement(text: str, at: int, language: str) -> int | None:
 
 def noted(trial: Trial, table: str) -> str:
     """What the file of people's words says of a mutant; empty: nothing."""
-    said = {"operator": trial.operator, "old": trial.old, "new": trial.new}
+    return by_hand(trial.kernel, trial.operator, trial.old, trial.new, table)
+
+
+def by_hand(kernel: str, operator: str, old: str, new: str, table: str = "equivalent") -> str:
+    """The same of a mutant that nobody has tried yet."""
+    said = {"operator": operator, "old": old, "new": new}
     for one in _by_hand().get(table, []):
-        if fnmatchcase(trial.kernel, one["kernel"]) and all(one.get(k, v) == v for k, v in said.items()):
+        if fnmatchcase(kernel, one["kernel"]) and all(one.get(k, v) == v for k, v in said.items()):
             return str(one["reason"])
     return ""
 

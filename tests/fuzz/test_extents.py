@@ -1,5 +1,7 @@
 """What is wrong with a kernel at sizes that nobody runs: seeded bugs of launches and indices, and honest kernels."""
 
+import os
+import signal
 import time
 
 import pytest
@@ -48,6 +50,63 @@ __global__ void silu(float* out, const float* x, {count} n) {{
 """
 ONE = "out[i] = x[i] / (1 + expf(-x[i]));"
 PLAIN = {"grid": '"rows"', "more": "", "extent": "int", "index": "long", "block": "blockIdx.x"}
+CAST = "int i = static_cast<short>(blockIdx.x) * 256 + threadIdx.x;"
+TANH = """/*
+---
+op = "gelu"
+entry = "gelu"
+args = ["out", "x", "n"]
+dims = {{ n = "x.size" }}
+requires = ["approximate == 'tanh'", "x.size < 2147483648"]
+grid = "ceil_div(n, 256)"
+block = 256
+---
+*/
+__global__ void gelu(float* out, const float* x, int n) {{
+  int i = static_cast<short>(blockIdx.x) * 256 + threadIdx.x;
+  if (i < n) out[i] = 0.5f * x[i] * (1 + tanhf(0.7978845608f * (x[i] + 0.044715f * x[i] * x[i] * x[i])));
+}}
+"""
+LOCAL = """/*
+---
+op = "silu"
+entry = "silu"
+args = ["out", "x", "n"]
+dims = {{ n = "x.size" }}
+requires = ["n < 2147483648"]
+grid = "ceil_div(n, 256)"
+block = 256
+---
+*/
+__constant__ unsigned char turned[4] = {{2, 3, 0, 1}};
+__global__ void silu(float* out, const float* x, int n) {{
+  unsigned char lane = threadIdx.x & 31, part = turned[lane >> 3];
+  short warp = threadIdx.x / 32, first = warp * 32 + part * 8 + (lane & 7);
+  unsigned short hash = blockIdx.x;  // wraps, and may
+  int i = blockIdx.x * 256 + (first ^ (hash & 7));
+  if (i < n) out[i] = x[i] / (1 + expf(-x[i]));
+}}
+"""
+TRITON = """import triton
+import triton.language as tl
+
+BACKEND = "triton"
+DTYPES = ("float32",)
+
+
+@triton.jit
+def _silu(out, x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to({kind}) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, mask=at < n, other=0.0)
+    tl.store(out + at, value / (1 + tl.exp(-value)), mask=at < n)
+
+
+def run(out, x):
+    {guard}
+    _silu[({grid},)](out, x, x.numel(), BLOCK=256)
+"""
+BLOCKS = "max(1, triton.cdiv(x.numel(), 256))"
+REFUSES = "if x.numel() > 32767: raise NotImplementedError"
 FULL = "min(ceil_div(n, 256), 2147483647)"
 WIDE, NARROW = "long i = blockIdx.x * 256L + threadIdx.x;", "int i = blockIdx.x * 256 + threadIdx.x;"
 STRIDED = f"for (size_t i = blockIdx.x * 256 + threadIdx.x; i < n; i += gridDim.x * 256) {ONE}"
@@ -58,6 +117,11 @@ WRONG = {
     "unsigned": (ROWS, {**PLAIN, "index": "unsigned"}),
     "taken": (FLAT, {"grid": FULL, "count": "int", "body": f"{WIDE} if (i < n) {ONE}"}),
     "held": (FLAT, {"grid": FULL, "count": "long", "body": f"{NARROW} if (i < n) {ONE}"}),
+    "short": (ROWS, {**PLAIN, "index": "short", "more": 'requires = ["x.size < 2147483648"]'}),
+    "unsigned_short": (ROWS, {**PLAIN, "index": "unsigned short", "more": 'requires = ["x.size < 2147483648"]'}),
+    "cast": (FLAT, {"grid": "ceil_div(n, 256)", "count": "int", "body": f"{CAST} if (i < n) {ONE}"}),
+    "tanh": (TANH, {}),
+    "triton": (TRITON, {"kind": "tl.int16", "guard": "", "grid": BLOCKS}),
 }
 SAID = {
     "grid_y": "rows = 65,536: a grid of 1 x 65536 x 1",
@@ -65,12 +129,21 @@ SAID = {
     "unsigned": "rows = 4,194,308, cols = 1,024: thread 0 of block 4194304 writes",
     "taken": "n is 2,147,",
     "held": "of block 838",
+    "short": "rows = 32,772: thread 0 of block 32768 reads",
+    "unsigned_short": "rows = 65,540: thread 0 of block 65536 writes",
+    "cast": "rows = 8,389,636: thread 0 of block 32769 reads",
+    "tanh": "rows = 8,389,636: thread 0 of block 32769 reads",
+    "triton": "rows = 32,772: program 128 reads x[-32768]",
 }
 HONEST = {
     "wide": (ROWS, PLAIN),
     "required": (ROWS, {**PLAIN, "index": "int", "more": REQUIRES}),
     "bounded": (ROWS, {**PLAIN, "grid": '[1, "rows"]', "block": "blockIdx.y", "more": 'requires = ["rows < 65536"]'}),
     "strided": (FLAT, {"grid": "min(ceil_div(n, 256), 1048576)", "count": "size_t", "body": STRIDED}),
+    "narrow": (ROWS, {**PLAIN, "index": "short", "more": 'requires = ["rows < 32768"]'}),
+    "local": (LOCAL, {}),
+    "triton_wide": (TRITON, {"kind": "tl.int64", "guard": "", "grid": BLOCKS}),
+    "triton_refuses": (TRITON, {"kind": "tl.int16", "guard": REFUSES, "grid": BLOCKS}),
 }
 
 
@@ -78,8 +151,8 @@ HONEST = {
 def examiner(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kernels")
     for name, (text, words) in {**WRONG, **HONEST}.items():
-        (folder / f"{name}.cu").write_text(text.format(**words))
-    with Examiner([user_subject(str(path), ()) for path in sorted(folder.glob("*.cu"))]) as made:
+        (folder / f"{name}{'.py' if text is TRITON else '.cu'}").write_text(text.format(**words))
+    with Examiner([user_subject(str(path), ("silu",) * (path.suffix == ".py")) for path in folder.iterdir()]) as made:
         yield made
 
 
@@ -123,3 +196,10 @@ def test_a_run_notes_what_it_is_told_of_own_kernels(examiner):
     mine = [s for s in examiner.subjects.values() if s.name in {"grid_y", "wide"}]
     campaign = new_campaign("r1", 1, "conjecture", mine)
     assert set(noted(campaign, examiner).limits) == {"softmax/grid_y"}
+
+
+def test_a_worker_that_has_died_since_is_replaced(examiner):
+    sandbox = examiner.sandbox
+    os.kill(sandbox.pool.pid_of(sandbox._active), signal.SIGKILL)
+    sandbox.pool.ending(sandbox._active)
+    assert found(examiner, "grid_y")

@@ -154,7 +154,7 @@ def test_people_say_what_no_machine_knows(trials, mutation):
     assert not trials.why_equivalent(one.but(kernel="softmax/numpy_float32"))
     assert not trials.why_equivalent(one.but(fate="detected"))
     assert not trials.noted(one, "survivor")
-    assert "32,767" in trials.noted(one.but(kernel="gemm/triton_tiled", operator="index too narrow"), "survivor")
+    assert "32,767" in trials.noted(one.but(kernel="embedding/triton_rows", operator="index too narrow"), "survivor")
     words = trials.tomllib.loads(trials.BY_HAND.read_text())
     assert {w["operator"] for some in words.values() for w in some if "operator" in w} <= mutation.operators().keys()
 

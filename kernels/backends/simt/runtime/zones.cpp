@@ -12,7 +12,8 @@ int zone_count;
 
 namespace {
 constexpr int first_shift = 2;
-constexpr size_t vast = size_t{1} << 30;  // bytes: to make granules finer would touch all of their shadow
+// Bytes of which hardly any is touched: to make granules finer would touch all of their shadow.
+size_t vast() { return size_t{1} << (S.launch->ends ? 22 : 30); }
 int remembered_shift[most_zones];  // of the kernel that ran last: how fine its accesses are
 void (*remembered_kernel)(const void*);
 Cell* arena;
@@ -32,7 +33,7 @@ void forget_zones(bool all) {
 void add_zone(uintptr_t begin, size_t bytes, int traits) {
   if (zone_count == most_zones) return;
   Zone& z = zones[zone_count];
-  int shift = bytes < vast ? remembered_shift[zone_count] : 0;
+  int shift = bytes < vast() ? remembered_shift[zone_count] : 0;
   z = {begin, begin + bytes, nullptr, 0, static_cast<uint8_t>(traits), static_cast<uint8_t>(shift)};
   ++zone_count;
 }
@@ -42,8 +43,8 @@ void place_cells() {
   for (int i = 0; i < zone_count; ++i) wanted += zones[i].end - zones[i].begin;
   if (wanted > arena_cells) {
     if (arena) munmap(arena, arena_cells * sizeof(Cell));
-    arena_cells = wanted + (wanted < vast ? wanted / 2 : 0) + (64 << 10);
-    arena = static_cast<Cell*>(reserve(arena_cells * sizeof(Cell), "the shadow of the arrays", wanted >= vast));
+    arena_cells = wanted + (wanted < vast() ? wanted / 2 : 0) + (64 << 10);
+    arena = static_cast<Cell*>(reserve(arena_cells * sizeof(Cell), "the shadow of the arrays", wanted >= vast()));
   }
   size_t used = 0;
   for (int i = 0; i < zone_count; ++i) {
