@@ -153,6 +153,7 @@ void begin_block(uint64_t number);  // block.cpp
 void forget_blocks();
 void share_turn();     // may give another block its turn: before an access that others may see
 bool under_way(uint32_t interval);  // of a block that is put aside, and has passed no barrier since
+void check_grid(Place at);  // fails where blocks cannot meet
 void block_at_grid();  // all threads of the block wait for the others
 
 // warp.cpp
