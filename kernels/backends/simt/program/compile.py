@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
@@ -136,6 +136,8 @@ def _units(request: Request, texts: dict[Path, str], declared: dict[Path, list[V
     if wrong := next((d for d in request.defines if not _MACRO.match(d)), None):
         raise UsageError(f"-D{wrong} names no macro; -DNAME and -DNAME=VALUE do")
     texts |= {file: _read(file) for file in request.sources}
+    known = [folder.resolve() for folder in toolchain.cuda_headers()]  # of which some are replaced
+    request = replace(request, includes=tuple(f for f in request.includes if f.resolve() not in known))
     parts = [[file, *_headers(file, texts, request.includes)] for file in request.sources]
     declared |= {file: variables(text) for file, text in texts.items()}
     plain = plain_kernels(texts.values())

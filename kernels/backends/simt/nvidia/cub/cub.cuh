@@ -2,6 +2,7 @@
 // arrays what the host launches. Temporary memory is used as CUB does it, so that check mode sees where it is used again
 // without a barrier.
 #pragma once
+#include <cuda_bf16.h>
 
 namespace cub {
 struct NullType {};
