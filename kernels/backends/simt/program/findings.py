@@ -123,6 +123,7 @@ class Table(ctypes.Structure):
         ("launches", ctypes.c_uint32),
         ("order", ctypes.c_uint32),
         ("seed", ctypes.c_uint64),
+        ("outcome", ctypes.c_uint64),
         ("running", ctypes.c_char * 128),
         ("refused", ctypes.c_char * 512),
         ("records", Entry * 512),
