@@ -113,7 +113,7 @@ def _replay(found: ProgramRun, request: Request, settings: Settings) -> str:
     words += [f"-I{folder}" for folder in request.includes]
     words += [f"-std={request.standard}"] * (request.standard != _STANDARD) + ["--open"] * (not settings.closed)
     words += ["--fast"] * request.fast + [f"--jobs={settings.jobs}"] * bool(settings.jobs)
-    words += [f"--timeout={settings.timeout:.15g}"] * (settings.timeout != _SECONDS)
+    words += [f"--timeout={settings.timeout!r}".removesuffix(".0")] * (settings.timeout != _SECONDS)
     words += ["--seed", str(found.findings[0].seed)]
     return shlex.join([*words, *(["--", *settings.arguments] if settings.arguments else [])])
 
