@@ -153,7 +153,7 @@ class ProgramFinding(Record):
     message: str
     """One sentence of its first occurrence."""
     harmless: bool = False
-    """Whether it is only told of: writes of the same value, undefined lanes, barriers that ended threads skip."""
+    """Whether it is only told of: writes of the same value, undefined values, barriers that ended threads skip."""
     place: Place | None = None
     other: Place | None = None
     """The other access of a race; where memory was freed."""
