@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,8 @@ from kernel_assay.kernels.backends.simt.program.findings import (
 from kernel_assay.kernels.sandbox.closing import enclosure_of
 
 _SCRATCH_MB = 4096
+_MOST_DOUBTED = 4
+"""Notes of a run that are looked into: each by a run more, or three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ def run_program(program: Program, settings: Settings, sources: Sequence[str]) ->
             raise UsageError(said)
         codes.append(code)
         launches = launches or table.launches
-        found += telling.findings(table)
+        told = telling.findings(table)
+        found += told if program.fast or not settings.closed else _used(program, settings, list(told), code, table)
         if code is None:
             found.append(_timeout(table, settings.timeout))
         elif code > 0:
@@ -78,6 +81,31 @@ def run_program(program: Program, settings: Settings, sources: Sequence[str]) ->
         exit_code=codes[0],
         findings=merged(found),
     )
+
+
+def _used(
+    program: Program, settings: Settings, found: list[ProgramFinding], code: int | None, table: Table
+) -> Iterator[ProgramFinding]:
+    """The same; a note of an undefined value is a finding where what the host reads depends on the value.
+
+    Told by runs with another value there, twice, and one with the same: a program that is never twice the same is
+    believed in nothing.
+    """
+
+    def outcome(line: int) -> tuple[int | None, int]:
+        again, seen = _run(program, settings, table.seed, is_first=False, undefined_line=line)
+        return again, seen.outcome
+
+    first, left = (code, table.outcome), _MOST_DOUBTED
+    for one in found:
+        doubted = one.kind == "undefined-lane" and one.place and code is not None and left > 0
+        left -= bool(doubted)
+        if doubted and one.place and (other := outcome(one.place.line)) != first:
+            is_used = outcome(0) == first and outcome(one.place.line) == other
+            words = f"{one.message}; what the host gets depends on it"
+            yield one.model_copy(update={"harmless": False, "message": words}) if is_used else one
+        else:
+            yield one
 
 
 def _timeout(table: Table, seconds: float) -> ProgramFinding:
@@ -98,13 +126,19 @@ def _killed(table: Table, number: int) -> ProgramFinding:
     return ProgramFinding(kind="host-crash", message=words, order=ORDERS[table.order], seed=table.seed)
 
 
-def _run(program: Program, settings: Settings, seed: int, *, is_first: bool) -> tuple[int | None, Table]:
-    """One run: its exit code, None if its time was up, and what was found."""
+def _run(
+    program: Program, settings: Settings, seed: int, *, is_first: bool, undefined_line: int = 0
+) -> tuple[int | None, Table]:
+    """One run: its exit code, None if its time was up, and what was found.
+
+    undefined_line: where what shuffles read from lanes that take no part is another value than elsewhere.
+    """
     file = os.memfd_create("findings")
     os.ftruncate(file, ctypes.sizeof(Table))
     table = table_in(file, seed)
     with closing(Scratch("program-")) as scratch:
         told = _told(program, settings, scratch.path, file)
+        told["environment"]["KERNEL_ASSAY_UNDEFINED"] = str(undefined_line)
         given = handed(told)
         out = settings.out if is_first else subprocess.DEVNULL
         process = subprocess.Popen(

@@ -23,10 +23,21 @@ from kernel_assay.reports.plain.terminal import say
 from kernel_assay.reports.words import count
 
 _STANDARD = "c++17"
+_SECONDS = 60.0
 _SOURCES = {".cu", ".cpp", ".cc", ".cxx", ".c"}
 
 
-@click.command("emulate", context_settings={"ignore_unknown_options": False})
+class _Command(click.Command):
+    """Keeps what follows `--` apart: it is the program's, and click would take a .cu file there for another source."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        if any(Path(word).suffix in _SOURCES for word in args[:at]):
+            ctx.meta[__name__], args = tuple(args[at + 1 :]), args[:at]
+        return super().parse_args(ctx, args)
+
+
+@click.command("emulate", cls=_Command, context_settings={"ignore_unknown_options": False})
 @click.argument("files", nargs=-1, required=True, metavar="FILE.cu... [-- ARGUMENT...]")
 @click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Define a macro; repeatable.")
 @click.option("-I", "includes", multiple=True, metavar="FOLDER", help="Search headers there; repeatable.")
@@ -36,10 +47,10 @@ _SOURCES = {".cu", ".cpp", ".cc", ".cxx", ".c"}
 )
 @click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="The order of the first run.")
 @click.option(
-    "--timeout", type=AtLeast(0.1, LONGEST), default=60.0, show_default=True, help="Seconds that a run may take."
+    "--timeout", type=AtLeast(0.1, LONGEST), default=_SECONDS, show_default=True, help="Seconds that a run may take."
 )
 @click.option("--fast", is_flag=True, help="Judge no accesses, and run blocks on all processors.")
-@click.option("--jobs", type=AtLeast(1, 16), metavar="N", help="With --fast: run blocks on N processors.")
+@click.option("--jobs", type=AtLeast(1, 16), metavar="N", help="With --fast: run blocks on N processors, up to 16.")
 @click.option(
     "--open", "is_open", is_flag=True, help="Do not close the program in: it may write files, and has a network."
 )
@@ -70,6 +81,9 @@ def command(
     if jobs and not fast:
         raise UsageError("--jobs needs --fast: accesses are judged on one processor")
     sources, arguments = _split(files)
+    arguments += click.get_current_context().meta.get(__name__, ())
+    for folder in (f for f in includes if not Path(f).is_dir()):
+        say(f"warning: -I{folder} is no folder: no header is searched there", err=True)
     request = Request(sources, defines, tuple(map(Path, includes)), standard, fast=fast)
     out = 2 if json_path == "-" else None
     settings = Settings(arguments, orders, seed, timeout, jobs or 0, closed=not is_open, out=out)
@@ -94,10 +108,12 @@ def _split(files: tuple[str, ...]) -> tuple[tuple[Path, ...], tuple[str, ...]]:
 def _replay(found: ProgramRun, request: Request, settings: Settings) -> str:
     if not found.findings:
         return ""
-    words = [program(), "emulate", *map(str, request.sources), *(f"-D{d}" for d in request.defines)]
+    sources = [f"./{file}" if str(file).startswith("-") else str(file) for file in request.sources]
+    words = [program(), "emulate", *sources, *(f"-D{d}" for d in request.defines)]
     words += [f"-I{folder}" for folder in request.includes]
     words += [f"-std={request.standard}"] * (request.standard != _STANDARD) + ["--open"] * (not settings.closed)
-    words += ["--fast"] * request.fast
+    words += ["--fast"] * request.fast + [f"--jobs={settings.jobs}"] * bool(settings.jobs)
+    words += [f"--timeout={settings.timeout!r}".removesuffix(".0")] * (settings.timeout != _SECONDS)
     words += ["--seed", str(found.findings[0].seed)]
     return shlex.join([*words, *(["--", *settings.arguments] if settings.arguments else [])])
 

@@ -23,6 +23,10 @@ namespace std {
 using ::simt_registers;
 }
 #define memcpy simt_registers
+#ifdef SIMT_PROGRAM  // which has `half` and the like where it includes their headers, as under nvcc
+#define CUDA_NO_HALF
+#define CUDA_NO_BFLOAT16
+#endif
 #include <cuda_runtime.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -35,6 +39,8 @@ using ::simt_registers;
 #endif
 #include <math_constants.h>
 #undef memcpy
+#undef CUDA_NO_HALF
+#undef CUDA_NO_BFLOAT16
 
 #include "runtime.h"
 

@@ -137,6 +137,8 @@ SIMT_API bool in_kernel();                // or is it the host that asks?
 SIMT_API long host_clock();
 SIMT_API bool may_meet();                 // whether the launch is cooperative
 SIMT_API void grid_barrier(Place at);     // waits for every thread of the grid
+SIMT_API uint64_t grid_arrive(Place at);  // the same in two steps: the first does not wait for other blocks
+SIMT_API void grid_wait(uint64_t phase, Place at);
 // Memory order, told to the checker. wanted: what must be there for a compare-and-swap to write.
 enum How : int { reads = 1, writes = 2, of_block = 4, acquires = 8, releases = 16, by_volatility = 32, synchronizes = 64 };
 SIMT_API void fence(int how);

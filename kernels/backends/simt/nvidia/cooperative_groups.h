@@ -16,6 +16,9 @@ inline int nth(unsigned mask, unsigned n) {
 
 struct thread_block {
   static void sync(simt::Place at = simt::here()) { simt::barrier(simt::Vote::none, 0, at); }
+  struct arrival_token {};
+  static arrival_token barrier_arrive() { return {}; }  // NVIDIA's does no more
+  static void barrier_wait(arrival_token&&, simt::Place at = simt::here()) { sync(at); }
   static unsigned thread_rank() { return detail::rank_in_block(); }
   static unsigned size() { return detail::block_size(); }
   static unsigned num_threads() { return size(); }
@@ -37,6 +40,9 @@ struct grid_group {
   static dim3 group_dim() { return gridDim; }
   static bool is_valid() { return simt::may_meet(); }
   static void sync(simt::Place at = simt::here()) { simt::grid_barrier(at); }
+  using arrival_token = uint64_t;
+  static arrival_token barrier_arrive(simt::Place at = simt::here()) { return simt::grid_arrive(at); }
+  static void barrier_wait(arrival_token&& phase, simt::Place at = simt::here()) { simt::grid_wait(phase, at); }
 };
 inline grid_group this_grid() { return {}; }
 

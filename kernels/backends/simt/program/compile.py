@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
@@ -77,6 +77,8 @@ class Program:
     """The file and line of each variable of the device."""
     parameters: dict[str, tuple[str, ...]]
     """The names of each kernel's parameters."""
+    fast: bool
+    """Whether no access is judged."""
 
     @property
     def name(self) -> str:
@@ -105,7 +107,7 @@ def compile_program(request: Request) -> Program:
         executable = _linked(units, fast=request.fast)
     symbols = _described(executable, units, texts)
     places = {v.name: (file, v.line) for file, found in declared.items() for v in found}
-    return Program(executable, symbols, texts, places, kernel_parameters(texts.values()))
+    return Program(executable, symbols, texts, places, kernel_parameters(texts.values()), request.fast)
 
 
 def check_sources(request: Request) -> None:
@@ -136,6 +138,8 @@ def _units(request: Request, texts: dict[Path, str], declared: dict[Path, list[V
     if wrong := next((d for d in request.defines if not _MACRO.match(d)), None):
         raise UsageError(f"-D{wrong} names no macro; -DNAME and -DNAME=VALUE do")
     texts |= {file: _read(file) for file in request.sources}
+    known = [folder.resolve() for folder in toolchain.cuda_headers()]  # of which some are replaced
+    request = replace(request, includes=tuple(f for f in request.includes if f.resolve() not in known))
     parts = [[file, *_headers(file, texts, request.includes)] for file in request.sources]
     declared |= {file: variables(text) for file, text in texts.items()}
     plain = plain_kernels(texts.values())
@@ -146,6 +150,8 @@ def _units(request: Request, texts: dict[Path, str], declared: dict[Path, list[V
 
 
 def _read(file: Path) -> str:
+    if file.exists() and not (file.is_file() or file.is_dir()):
+        raise UsageError(f"{file} cannot be read (it is a pipe or a device, and no file)")
     try:
         text = file.read_text("utf-8-sig", "replace")
     except OSError as error:

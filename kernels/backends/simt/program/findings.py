@@ -126,6 +126,7 @@ class Table(ctypes.Structure):
         ("launches", ctypes.c_uint32),
         ("order", ctypes.c_uint32),
         ("seed", ctypes.c_uint64),
+        ("outcome", ctypes.c_uint64),
         ("running", ctypes.c_char * 128),
         ("refused", ctypes.c_char * 512),
         ("records", Entry * 512),
@@ -155,7 +156,7 @@ class ProgramFinding(Record):
     message: str
     """One sentence of its first occurrence."""
     harmless: bool = False
-    """Whether it is only told of: writes of the same value, undefined lanes, barriers that ended threads skip."""
+    """Whether it is only told of: writes of the same value, undefined values, barriers that ended threads skip."""
     place: Place | None = None
     other: Place | None = None
     """The other access of a race; where memory was freed."""

@@ -216,6 +216,7 @@ bool host_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   for (size_t i = 0; i < bytes; ++i)
     if (s[i] == nobodys) return beyond(at, bytes, how, pc);
   if (*s != ordered) judge_host(at, bytes, how, pc);
+  if (!(how & a_write)) host_reads(reinterpret_cast<void*>(at), bytes);
   return true;
 }
 
@@ -231,7 +232,7 @@ bool variable_accessed(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   bool inside = v && at - v->begin < v->bytes;
   if (how & by_host && !acting) {
     if (inside && v->kind != Kind::managed_variable) note(Misuse::host_access, tell(*v, at), bytes, how, pc);
-    else if (inside) judge_host(at, bytes, how, pc);
+    else if (inside) judge_host(at, bytes, how, pc), host_reads(reinterpret_cast<void*>(at), how & a_write ? 0 : bytes);
     return true;
   }
   if (inside && at + bytes <= v->begin + v->bytes) {

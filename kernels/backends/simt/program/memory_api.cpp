@@ -75,6 +75,7 @@ cudaError_t copy(const Block& b, cudaMemcpyKind kind, In stream, const char* nam
     auto* to = static_cast<char*>(b.to) + row * b.to_pitch;
     auto* from = static_cast<const char*>(b.from) + row * b.from_pitch;
     if (!judge_copy(to, b.width, true, name, pc) || !judge_copy(from, b.width, false, name, pc)) return cudaErrorInvalidValue;
+    if (memory_at(reinterpret_cast<uintptr_t>(to)).kind != Kind::device) host_reads(from, b.width);
     memmove(to, from, b.width);
     copy_states(to, from, b.width);
   }

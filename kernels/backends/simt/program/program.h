@@ -1,5 +1,6 @@
 // What a program's files include first: CUDA C++ on the CPU, launches, and what nvcc declares of the runtime API.
 #pragma once
+#define SIMT_PROGRAM 1
 #include "../simt.h"
 #undef asm
 #undef warpSize  // a device's properties have it, too

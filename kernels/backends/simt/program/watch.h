@@ -64,6 +64,7 @@ struct Record {
 struct Table {
   uint32_t count, lost, launches, order;
   uint64_t seed;
+  uint64_t outcome;  // a digest of what the host has read since a value was undefined
   char running[128];  // the kernel; empty: none
   char refused[512];
   Record records[512];
@@ -82,6 +83,7 @@ extern std::recursive_mutex kernel_lock;  // of what kernels do, while a launch 
 void note(const Fault& fault, const Memory& memory, bool harmless);
 void found(const Fault& fault, bool harmless);
 void report(Misuse what, uintptr_t pc, const Memory& memory, const char* text = "", size_t bytes = 0, bool writes = false);
+void host_reads(const void* at, size_t bytes);
 [[noreturn]] void refuse(const char* text);
 void refuse_at(const char* what, Place at);
 void open_table();

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include <map>
+#include <utility>
 
 namespace simt {
 namespace {
@@ -24,9 +25,25 @@ void forget_named_barriers() { named_barriers.clear(); }
 static bool all_there(const Named& n, int count) {
   return n.arrived >= count || (count >= S.count && !n.passing && n.arrived >= S.alive);
 }
+// Those who waited go on beside who came last: it may ask who is active.
 static void next_generation(Named& n, int count) {
   if (checking && count >= S.count && !n.passing) shadow_barrier();
   n = {0, false, n.generation + 1, 0, n.arrived, n.yes};
+  for (int w = 0; w < S.warp_count; ++w) wake(w, std::exchange(S.warps[w].aside, 0u));
+}
+static uintptr_t key_of(const Named& n, uint64_t generation) { return reinterpret_cast<uintptr_t>(&n) ^ (generation << 48); }
+
+static void await(Named& n, uint64_t mine, int count, Place at, const char* what, int scope) {
+  for (int turns = 0; n.generation == mine; ++turns) {
+    if (turns > patience) {
+      char text[96];
+      snprintf(text, sizeof text, "%d of %d %s", n.arrived, count, what);
+      fail(Trouble::deadlock, at, text);
+    }
+    step_aside();
+    if (n.generation == mine && all_there(n, count)) next_generation(n, count);
+  }
+  if (checking) synchronize(key_of(n, mine), false, reads | acquires | scope);
 }
 
 // What its threads did before happens before what they do behind it.
@@ -34,22 +51,32 @@ static int meet(int number, int count, bool waits, Place at, Vote vote = Vote::n
   settle_row();
   Named& n = named_barriers[{S.block, number}];
   uint64_t mine = n.generation;
-  uintptr_t key = reinterpret_cast<uintptr_t>(&n) ^ (mine << 48);
-  if (checking) shadow_settle(), synchronize(key, false, reads | writes | releases | of_block);
+  if (checking) shadow_settle(), synchronize(key_of(n, mine), false, reads | writes | releases | of_block);
   ++n.arrived, n.yes += said, n.passing |= !waits;
   if (all_there(n, count)) next_generation(n, count);
   if (!waits) return 0;
-  for (int turns = 0; n.generation == mine; ++turns) {
-    if (turns > patience) {
-      char text[96];
-      snprintf(text, sizeof text, "%d of %d threads have come to barrier %d", n.arrived, count, number);
-      fail(Trouble::deadlock, at, text);
-    }
-    step_aside();
-    if (n.generation == mine && all_there(n, count)) next_generation(n, count);
-  }
-  if (checking) synchronize(key, false, reads | acquires | of_block);
+  char what[48];
+  snprintf(what, sizeof what, "threads have come to barrier %d", number);
+  await(n, mine, count, at, what, of_block);
   return vote == Vote::all ? n.said_yes == n.came : vote == Vote::any ? n.said_yes > 0 : n.said_yes;
+}
+
+// As in NVIDIA's header the block meets on either side, and its first thread does the rest.
+static Named& of_grid() { return named_barriers[{~uint64_t{0}, 0}]; }
+uint64_t grid_arrive(Place at) {
+  check_grid(at);
+  barrier(Vote::none, 0, at);
+  Named& n = of_grid();
+  uint64_t mine = n.generation;
+  if (S.current) return mine;
+  if (checking) shadow_settle(), synchronize(key_of(n, mine), false, reads | writes | releases);
+  ++n.arrived, n.passing = true;
+  if (all_there(n, static_cast<int>(S.blocks))) next_generation(n, 0);
+  return mine;
+}
+void grid_wait(uint64_t phase, Place at) {
+  if (!S.current) await(of_grid(), phase, static_cast<int>(S.blocks), at, "blocks have come to the barrier of the grid", 0);
+  barrier(Vote::none, 0, at);
 }
 
 namespace ptx {

@@ -148,11 +148,12 @@ void block_at_grid() {
     if (checking) shadow_grid_passed(p.state, p.shadow);
   }
   wake_from_grid();
+  S.others = !parked.empty();  // they go on
 }
 
 bool may_meet() { return !S.launch->is_plain; }
 
-void grid_barrier(Place at) {
+void check_grid(Place at) {
   if (!may_meet())
     fail(Trouble::trap, at, "a barrier of the whole grid in a launch that is not cooperative (is_valid() is false) is reached");
   if (S.blocks > capacity) {
@@ -161,6 +162,10 @@ void grid_barrier(Place at) {
              static_cast<size_t>(S.blocks), static_cast<size_t>(capacity));
     fail(Trouble::deadlock, at, text);
   }
+}
+
+void grid_barrier(Place at) {
+  check_grid(at);
   barrier(Vote::none, 0, at);
   int me = S.current;
   S.warps[warp_of(me)].at_grid |= bit(lane_of(me));

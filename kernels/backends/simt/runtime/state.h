@@ -153,9 +153,11 @@ void begin_block(uint64_t number);  // block.cpp
 void forget_blocks();
 void share_turn();     // may give another block its turn: before an access that others may see
 bool under_way(uint32_t interval);  // of a block that is put aside, and has passed no barrier since
+void check_grid(Place at);  // fails where blocks cannot meet
 void block_at_grid();  // all threads of the block wait for the others
 
 // warp.cpp
+extern int undefined_line;          // where undefined values are other ones; 0: nowhere
 void complete_without(int thread);  // it has ended: others may have waited for it
 void disagree(int thread);          // it waits, and nobody can go on: ends the launch if another's mask is to blame
 void converge_now(int warp);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 
 namespace simt {
+int undefined_line;
+
 namespace {
 const char* const names[] = {
     "__syncwarp", "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync", "__any_sync",
@@ -50,7 +52,8 @@ void shuffle(Request* lanes, const Warp& w, uint32_t mask) {
   for_each(mask, [&](int lane) {
     Request& t = lanes[lane];
     int from = source_of(t, lane);
-    t.result = mask & bit(from) ? lanes[from].value : S.launch->undefined_byte * 0x0101010101010101u;
+    uint64_t byte = t.at.line == undefined_line ? ~S.launch->undefined_byte & 0xff : S.launch->undefined_byte;
+    t.result = mask & bit(from) ? lanes[from].value : byte * 0x0101010101010101u;
     if (!(mask & bit(from))) warn_undefined(t, w, lane, from);
   });
 }

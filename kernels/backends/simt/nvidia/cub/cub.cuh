@@ -2,6 +2,7 @@
 // arrays what the host launches. Temporary memory is used as CUB does it, so that check mode sees where it is used again
 // without a barrier.
 #pragma once
+#include <cuda_bf16.h>
 
 namespace cub {
 struct NullType {};
@@ -223,15 +224,48 @@ SIMT_INLINE size_t place(bool striped, int n, int items, int threads) {
   return striped ? rank() + static_cast<size_t>(n) * threads : static_cast<size_t>(rank()) * items + n;
 }
 }  // namespace detail
+// Loads and stores that transpose go through temporary memory, in stripes of a warp or of the block, so that a thread's items
+// lie where another accesses the array.
+namespace detail {
+template <class T, int Threads, int N, bool Transposes, bool ByWarp>
+struct Transposing {
+  struct Nothing {};
+  using Parts = std::conditional_t<Transposes, Storage<T, Threads * N>, Nothing>;
+  static SIMT_INLINE int first() { return ByWarp ? rank() / 32 * 32 : 0; }
+  static SIMT_INLINE int together() { return ByWarp ? std::min(Threads - first(), 32) : Threads; }
+  static SIMT_INLINE int stripe(int n) { return first() * N + n * together() + rank() - first(); }
+  static SIMT_INLINE int own(int n) { return rank() * N + n; }
+  // Where a load has it: a store that comes before all have read theirs writes what is another thread's.
+  static SIMT_INLINE int turned(int at) { return first() * N + (at - first() * N + N) % (together() * N); }
+  static SIMT_INLINE void meet() {
+    if (ByWarp) __syncwarp(mask_of(32));
+    else __syncthreads();
+  }
+};
+}  // namespace detail
 template <class T, int X, int N, BlockLoadAlgorithm How = BLOCK_LOAD_DIRECT, int Y = 1, int Z = 1, int = 0>
-struct BlockLoad {
-  struct TempStorage {};
-  BlockLoad() = default;
-  SIMT_INLINE explicit BlockLoad(TempStorage&) {}
+class BlockLoad {
+  static constexpr bool by_warp = How == BLOCK_LOAD_WARP_TRANSPOSE, transposes = by_warp || How == BLOCK_LOAD_TRANSPOSE;
+  using Places = detail::Transposing<T, X * Y * Z, N, transposes, by_warp>;
+  using Owner = detail::Kept<typename Places::Parts, BlockLoad>;
+  typename Places::Parts& parts;
+
+ public:
+  using TempStorage = typename Places::Parts;
+  SIMT_INLINE BlockLoad() : parts(Owner::own()) {}
+  SIMT_INLINE explicit BlockLoad(TempStorage& parts) : parts(parts) {}
   template <class I>
   SIMT_INLINE void Load(I from, T (&items)[N], int valid = X * Y * Z * N) {
-    for (int n = 0; n < N; ++n)
-      if (size_t at = detail::place(How == BLOCK_LOAD_STRIPED, n, N, X * Y * Z); at < static_cast<size_t>(valid)) items[n] = from[at];
+    if constexpr (transposes) {
+      for (int n = 0; n < N; ++n)
+        if (int at = Places::stripe(n); at < valid) parts.at(Places::turned(at)) = from[at];
+      Places::meet();
+      for (int n = 0; n < N; ++n)
+        if (int at = Places::own(n); at < valid) items[n] = parts.at(Places::turned(at));
+    } else {
+      for (int n = 0; n < N; ++n)
+        if (size_t at = detail::place(How == BLOCK_LOAD_STRIPED, n, N, X * Y * Z); at < static_cast<size_t>(valid)) items[n] = from[at];
+    }
   }
   template <class I, class D>
   SIMT_INLINE void Load(I from, T (&items)[N], int valid, D otherwise) {
@@ -240,14 +274,27 @@ struct BlockLoad {
   }
 };
 template <class T, int X, int N, BlockStoreAlgorithm How = BLOCK_STORE_DIRECT, int Y = 1, int Z = 1, int = 0>
-struct BlockStore {
-  struct TempStorage {};
-  BlockStore() = default;
-  SIMT_INLINE explicit BlockStore(TempStorage&) {}
+class BlockStore {
+  static constexpr bool by_warp = How == BLOCK_STORE_WARP_TRANSPOSE, transposes = by_warp || How == BLOCK_STORE_TRANSPOSE;
+  using Places = detail::Transposing<T, X * Y * Z, N, transposes, by_warp>;
+  using Owner = detail::Kept<typename Places::Parts, BlockStore>;
+  typename Places::Parts& parts;
+
+ public:
+  using TempStorage = typename Places::Parts;
+  SIMT_INLINE BlockStore() : parts(Owner::own()) {}
+  SIMT_INLINE explicit BlockStore(TempStorage& parts) : parts(parts) {}
   template <class O>
   SIMT_INLINE void Store(O to, const T (&items)[N], int valid = X * Y * Z * N) {
-    for (int n = 0; n < N; ++n)
-      if (size_t at = detail::place(How == BLOCK_STORE_STRIPED, n, N, X * Y * Z); at < static_cast<size_t>(valid)) to[at] = items[n];
+    if constexpr (transposes) {
+      for (int n = 0; n < N; ++n) parts.at(Places::own(n)) = items[n];
+      Places::meet();
+      for (int n = 0; n < N; ++n)
+        if (int at = Places::stripe(n); at < valid) to[at] = parts.at(at);
+    } else {
+      for (int n = 0; n < N; ++n)
+        if (size_t at = detail::place(How == BLOCK_STORE_STRIPED, n, N, X * Y * Z); at < static_cast<size_t>(valid)) to[at] = items[n];
+    }
   }
 };
 }  // namespace cub

@@ -64,13 +64,13 @@ SIMT_INLINE void sort(Parts& parts, K (&keys)[N], V* values, F less, bool stripe
       place[n] = std::min(mine, others) + own[n] - mine + rank;
     }
     Group::meet();
+    // At last where another thread's items were: who writes there again before all have read theirs is too early.
+    int by = run * 2 >= count ? N : 0;
+    for (int n = 0; n < N; ++n) place[n] = (place[n] + by) % count, own[n] = ((by && striped ? me + n * Group::threads : own[n]) + by) % count;
     exchange<has_values>(parts, keys, values, place, true);
     Group::meet();
     exchange<has_values>(parts, keys, values, own, false);
   }
-  if (!striped) return;
-  for (int n = 0; n < N; ++n) place[n] = me + n * Group::threads;
-  exchange<has_values>(parts, keys, values, place, false);
 }
 
 // Bits that are in the order of keys.
