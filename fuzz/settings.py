@@ -62,6 +62,8 @@ class RunSettings:
     """Kernels of your own: `FILE[:NAME]`."""
     references: tuple[str, ...] = ()
     """References of your own, each an op: `FILE[:NAME]` or `module:NAME`, a function or a class of torch modules."""
+    held: tuple[str, ...] = ()
+    """The op of each of `subjects`, or one of `references`; empty: it says so itself, or there is but one."""
     grad: bool = False
     """Whether kernels are held to the gradients of these, by what torch's autograd makes of them."""
     launch: tuple[str, ...] = ()

@@ -305,9 +305,11 @@ def _limits(settings: RunSettings, resumed: Campaign | None) -> Limits:
 
 def _fresh(store: RunStore, settings: RunSettings, referred: Sequence[str]) -> Campaign:
     """The record of a run that has not begun."""
+    names = dict(zip(settings.references, referred, strict=True))
     chosen = select(
-        settings.ops or tuple(referred),
+        (*settings.ops, *referred) if settings.held else settings.ops or tuple(referred),
         files=settings.subjects,
+        held=[names.get(one, one) for one in settings.held],
         backends=settings.backends,
         peers=settings.peers,
         planted=settings.planted,

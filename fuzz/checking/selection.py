@@ -46,6 +46,8 @@ class UserKernels:
     """Lines of front matter for the CUDA files among them."""
     python: str = ""
     """The interpreter of those that name none; empty: the tool's own."""
+    held: Sequence[str] = ()
+    """The op of each; empty: it says so itself, or there is but one."""
 
     def __post_init__(self) -> None:
         """Raises UsageError for lines that are for nobody."""
@@ -55,8 +57,13 @@ class UserKernels:
             raise UsageError("--python is the interpreter of a --subject, but none is named")
 
     def subjects(self, ops: Sequence[str]) -> list[Subject]:
-        """One for each file. Raises UsageError as user_subject does, if its op is none, and for two of one name."""
-        found = [user_subject(text, tuple(ops), "\n".join(self.launch), self.python) for text in self.files]
+        """One for each file that is held to one of these ops, or to whichever.
+
+        Raises UsageError as user_subject does, if its op is none, and for two of one name.
+        """
+        named = [(text, self.held[n] if self.held else "") for n, text in enumerate(self.files)]
+        asked = [(text, (op,) if op else tuple(ops)) for text, op in named if not op or op in ops]
+        found = [user_subject(text, its, "\n".join(self.launch), self.python) for text, its in asked]
         for subject in found:
             with about(subject.path):  # an op of the command line is known by now: this one stands in the file
                 _can_take(contract_of(subject.op), subject)
@@ -114,6 +121,7 @@ def select(
     ops: Sequence[str],
     *,
     files: Sequence[str] = (),
+    held: Sequence[str] = (),
     backends: Sequence[str] = (),
     peers: Sequence[str] = (),
     planted: bool = False,
@@ -122,13 +130,13 @@ def select(
 ) -> list[Subject]:
     """The subjects of a run, in order. Raises UsageError if something is not known or nothing is left.
 
-    files: `FILE[:NAME]` of the user's own; backends: only built-in ones of these; peers: names of the built-in
-    ones that run beside a user's (`none`: nobody; none named: one torch and one numpy subject); launch: lines of
-    front matter for the CUDA files among them; python: the interpreter of a user's.
+    files: `FILE[:NAME]` of the user's own; held: their ops, where that is said; backends: only built-in ones of these;
+    peers: names of the built-in ones that run beside a user's (`none`: nobody; none named: one torch and one numpy
+    subject); launch: lines of front matter for the CUDA files among them; python: the interpreter of a user's.
     """
     for op in ops:
         contract_of(op)
-    own = UserKernels(files, launch, python).subjects(ops)
+    own = UserKernels(files, launch, python, held).subjects(ops)
     wanted = tuple(dict.fromkeys(s.op for s in own)) if own else tuple(ops) or tuple(load_contracts())
     for backend in backends:
         if why := _unavailable(backend):

@@ -66,7 +66,8 @@ async def _on_database_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, SQLAlchemyError)
     service: Service = request.app.state.service
     service.outage(error)
-    return problems.problem(503, "the database does not answer; ask again", {"Retry-After": "5"})
+    why = "has no room left on its disk" if "disk is full" in str(error) else "does not answer; ask again"
+    return problems.problem(503, f"the database {why}", {"Retry-After": "5"})
 
 
 async def _on_usage_error(request: Request, error: Exception) -> Response:

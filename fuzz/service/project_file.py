@@ -101,6 +101,11 @@ class ProjectFile(Record):
         )
 
     @property
+    def held(self) -> tuple[str, ...]:
+        """What each kernel is held to, in their order."""
+        return tuple(kernel.op or kernel.reference or "" for kernel in self.kernels)
+
+    @property
     def settings(self) -> Settings:
         """Settings of each search."""
         b = self.budget
@@ -132,13 +137,10 @@ class ProjectFile(Record):
                     raise UsageError(f"{NAME}: {text} is no file of the repository")
         for op in self.target.ops:
             contract_of(op)
-        if not self.target.references:
-            files = [str(root / kernel.file) for kernel in self.kernels]
-            with about(NAME):
-                found = UserKernels(files).subjects(self.target.ops)
-            for kernel, subject in zip(self.kernels, found, strict=True):
-                if kernel.op and subject.op != kernel.op:
-                    raise UsageError(f"{NAME}: {kernel.file} says that it is a kernel of {subject.op}, not {kernel.op}")
+        own = [kernel for kernel in self.kernels if not kernel.reference]
+        with about(NAME):
+            files, held = [str(root / kernel.file) for kernel in own], [kernel.op or "" for kernel in own]
+            UserKernels(files, held=held).subjects(self.target.ops)
 
 
 def at_commit(request: JobRequest, sources: Path) -> JobRequest:
@@ -146,8 +148,16 @@ def at_commit(request: JobRequest, sources: Path) -> JobRequest:
     path = sources / NAME
     if request.checkout is None or request.target.id != Target().id or not path.is_file() or path.is_symlink():
         return request
+    return request.but(target=ProjectFile.read(path).target)
+
+
+def held_at(request: JobRequest, sources: Path) -> tuple[str, ...]:
+    """What each kernel of a job is held to, if it has them from kassay.toml; nothing, if it has not."""
+    path = sources / NAME
+    if request.checkout is None or not path.is_file() or path.is_symlink():
+        return ()
     said = ProjectFile.read(path)
-    return request.but(target=said.target)
+    return said.held if said.target == request.target else ()
 
 
 def schema() -> str:

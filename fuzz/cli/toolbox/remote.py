@@ -117,7 +117,7 @@ def judge_command(
     else:
         sources, target = folder_of(places), Target(folder=".")
     job = client.judge(_request(JobKind.JUDGE, target, sources, **given), min(seconds_of(wait), 300.0))
-    return told(job, as_json=as_json)
+    return told(job, as_json=as_json, waited=True)
 
 
 @command.command("submit")
@@ -245,14 +245,21 @@ def _read(path: Path) -> str:
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
-def told(job: Job, *, as_json: bool, advice: str = "") -> int:
-    """Say how a job stands, and what to do about it; the exit code of that."""
+BAD = frozenset({"wrong", "fails"})
+GOOD = frozenset({"right", "right_if_ordinary", "fixed", "passes"})
+
+
+def told(job: Job, *, as_json: bool, advice: str = "", waited: bool = False) -> int:
+    """Say how a job stands, and what to do about it; the exit code of that.
+
+    waited: a verdict was asked for, and who runs still has none.
+    """
     from kernel_assay.fuzz.service.protocol import OVER, JobState  # noqa: PLC0415  as above
 
     say(job.model_dump_json(indent=2) if as_json else "\n".join(_lines(job, advice)))
     if job.state is not JobState.DONE:
-        return UNJUDGED if job.state in OVER or job.state is JobState.QUEUED else 0
-    return FOUND if job.verdict in {"wrong", "fails"} else UNJUDGED if job.verdict == "declined" else 0
+        return UNJUDGED if waited or job.state in OVER or job.state is JobState.QUEUED else 0
+    return FOUND if job.verdict in BAD else 0 if job.verdict in GOOD else UNJUDGED
 
 
 def followed(client: Client, job: Job) -> Job:
@@ -291,7 +298,7 @@ def _untaken(client: Client, job: Job) -> str:
 
 def _lines(job: Job, advice: str) -> Iterator[str]:
     state = _state(job)
-    yield f"{job.verdict or state}: {job.kind.value} {job.id}" + (f" ({state})" if job.verdict else "")
+    yield f"{visible(job.verdict) or state}: {job.kind.value} {job.id}" + (f" ({state})" if job.verdict else "")
     if job.reason:
         yield f"reason    {visible(job.reason)}"
     if advice:
@@ -410,14 +417,18 @@ def log_command(*, client: Client, name: str, follow: bool) -> None:
 @click.command("pull")
 @click.argument("name", metavar="FINDING")
 @click.option("--checkout", type=click.Path(path_type=Path, exists=True, file_okay=False), help="With its files.")
+@click.option("--trust", is_flag=True, help="Also with a reference that was sent: it will run with your rights.")
 @corpus_option
 @asks
-def pull_command(*, client: Client, name: str, checkout: Path | None, corpus: Place) -> None:
-    """Take a finding of a server into the corpus here, with the files that it needs."""
+def pull_command(*, client: Client, name: str, checkout: Path | None, trust: bool, corpus: Place) -> None:
+    """Take a finding of a server into the corpus here, with the files that it needs.
+
+    Its kernel will run closed in. A reference of its own does not: read it, and then say --trust.
+    """
     from kernel_assay.fuzz.service.pulling import pulled  # noqa: PLC0415  an extra that need not be installed
 
     with open_store(corpus) as store:
-        finding = pulled(client, name, store, checkout)
+        finding = pulled(client, name, store, checkout, trust=trust)
     what = visible(f"{finding.subject.key}: {finding.verdict.message}")
     files = f"\nfiles     {visible(finding.subject.path)}" if finding.subject.is_own else ""
     say(f"{what}\nstored    in {store.name}{files}\nreplay    {program()} replay {finding.id}")

@@ -26,7 +26,7 @@ from kernel_assay.fuzz.exhaustive.prove import lines
 from kernel_assay.fuzz.judge import FOLDER, SECONDS, complete, judge, written
 from kernel_assay.fuzz.layout_registry import recognised
 from kernel_assay.fuzz.replay.replay import Item, Replayed, replay_one
-from kernel_assay.fuzz.service.project_file import at_commit
+from kernel_assay.fuzz.service.project_file import at_commit, held_at
 from kernel_assay.fuzz.service.protocol import MADE, Artifact, JobKind, JobRequest, JobState, Outcome, Progress
 from kernel_assay.fuzz.service.work.portable import BUNDLE, Places
 from kernel_assay.fuzz.timing import history
@@ -94,6 +94,13 @@ class Work:
         return files, tuple(text for text, yes in is_file.items() if not yes)
 
 
+def held_of(work: Work) -> tuple[str, ...]:
+    """What each file of the job is held to, if kassay.toml says it; references with whole paths, as they are named."""
+    held = held_at(work.request, work.places.sources)
+    references = dict(zip(work.request.target.references, work.files(work.request.target.references), strict=True))
+    return tuple(references.get(one, one) for one in held)
+
+
 def load_seconds(request: JobRequest) -> float:
     """Seconds that a file of a job may take to be imported; compilers for GPUs have all that is usual."""
     said = request.settings
@@ -120,6 +127,7 @@ def _settings(work: Work, **more: object) -> api.RunSettings:
         "ops": target.ops,
         "subjects": files,
         "references": work.files(target.references),
+        "held": held_of(work),
         "backends": s.backends,
         "peers": s.peers if own else (*s.peers, *built_in),
         "dtypes": s.dtypes,
@@ -336,7 +344,7 @@ def _replay_corpus(work: Work) -> Outcome:
     with Store(work.places.sources / "corpus") as stored:
         kept = [work.places.arriving(finding) for _, finding in stored.regressions()]
     with Store(work.places.store) as store:
-        own = api.UserKernels(files)
+        own = api.UserKernels(files, held=held_of(work))
         found = api.replay([_written(work, one) for one in kept], store=store, own=own, limits=work.limits)
     bad = [one for one in found if not one.good and one.verdict.failed]
     said = [f"{one.item.subject.key}: {one.outcome.value}: {one.verdict.message}" for one in bad]

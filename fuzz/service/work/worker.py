@@ -362,7 +362,8 @@ class Task:
             why = f"what came of it is not as it should be: {error.error_count()} faults"
             return Outcome(epoch=1, state=JobState.FAILED, reason=why)
         outcome = outcome.but(log=(self._log + outcome.log)[-MOST_LOG:])
-        finished = outcome.state in {JobState.DONE, JobState.FAILED} and not self._worker.ending.is_set()
+        known = self._lease.request.kind is JobKind.JUDGE and outcome.verdict == "wrong"  # whatever was not tried
+        finished = outcome.state in {JobState.DONE, JobState.FAILED} and (known or not self._worker.ending.is_set())
         return outcome if self._ordered is None or finished else outcome.but(state=self._ordered)
 
     def _ended(self) -> Outcome:

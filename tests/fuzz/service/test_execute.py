@@ -160,3 +160,39 @@ def test_a_commit_without_kernels_of_the_job_is_read_from_its_file(do):
 )
 def test_imports_end_a_little_beyond_the_budget(settings, seconds):
     assert load_seconds(JobRequest(kind="judge", settings=settings)) == seconds
+
+
+SHARES = """import numpy as np
+def run(x):
+    e = np.exp(x.astype(np.float64) - x.max(axis=-1, keepdims=True, initial=-np.inf))
+    return (e / e.sum(axis=-1, keepdims=True)).astype(x.dtype)
+"""
+DOUBLE = "INPUTS = {'x': 'float32[rows, cols]'}\ndef double(x):\n    return 2 * x\n"
+TOML = """[[kernels]]
+file = "softmax.py:run"
+op = "softmax"
+[[kernels]]
+file = "silu.py"
+op = "silu"
+[[kernels]]
+file = "twice.py"
+reference = "right.py:double"
+[[kernels]]
+file = "thrice.py"
+reference = "right.py:treble"
+"""
+
+
+def test_each_kernel_of_a_project_is_held_to_what_its_file_says(do):
+    files = {
+        "kassay.toml": TOML,
+        "softmax.py": SHARES,
+        "silu.py": KERNEL,
+        "right.py": DOUBLE + DOUBLE.replace("double", "treble").replace("2 *", "3 *").partition("\n")[2],
+        "twice.py": "def run(x):\n    return x + x\n",
+        "thrice.py": "def run(x):\n    return x + x\n",
+    }
+    checkout = Checkout(repository="/r", commit="0" * 40).plain()
+    done = do(files, {"kind": "fuzz", "checkout": checkout, "settings": {"peers": ["none"]}}, cases=64)
+    assert done.verdict == "wrong", done.reason
+    assert {finding.subject.path.rpartition("/")[2] for finding in done.findings} == {"thrice.py"}
