@@ -20,8 +20,9 @@ from kernel_assay.corpus.storage.protocol import CorpusStore
 def copy(source: Place, target: Place) -> Counter[str]:
     """Copy a corpus into an empty place; what was copied, in numbers. Two databases without a project: all tables.
 
-    Nothing is lost between folders and databases, in either direction. What can be made again is not copied: the
-    summaries of runs, and what `judge` has written for a layout. Raises UsageError if there is nothing at the source,
+    Nothing is lost between folders and databases, in either direction, but for other projects of a database: of those a
+    folder has no place. What can be made again is not copied: the summaries of runs, and what `judge` has written for a
+    layout. Raises UsageError if there is nothing at the source,
     or anything at the target.
     """
     existing(source)
@@ -55,6 +56,8 @@ def _copy_tables(source: DatabaseUrl, target: DatabaseUrl) -> Counter[str]:
     try:
         if not is_empty(there):
             raise _not_empty(there.name)
+        if there.file is not None:  # a service's sources and digests are nothing for other users of the machine
+            there.file.touch(0o600)
         return copy_tables(here, there)
     finally:
         here.close()

@@ -140,21 +140,21 @@ class Client:
         """A page of findings. chosen: project, op, state, after, limit."""
         return self._model(Findings, "GET", "/v1/findings", params=chosen)
 
-    def finding(self, name: str) -> FindingTold:
-        """One finding, with its record."""
-        return self._model(FindingTold, "GET", f"/v1/findings/{name}")
+    def finding(self, name: str, project: str | None = None) -> FindingTold:
+        """One finding, with its record. project: which one's, where several have it."""
+        return self._model(FindingTold, "GET", f"/v1/findings/{name}", params=_of(project))
 
-    def reproducer(self, name: str) -> str:
+    def reproducer(self, name: str, project: str | None = None) -> str:
         """A program that shows a finding."""
-        return self._ask("GET", f"/v1/findings/{name}/reproducer").text
+        return self._ask("GET", f"/v1/findings/{name}/reproducer", params=_of(project)).text
 
-    def wontfix(self, name: str, said: WontFix) -> None:
+    def wontfix(self, name: str, said: WontFix, project: str | None = None) -> None:
         """Let a finding be."""
-        self._ask("POST", f"/v1/findings/{name}/wontfix", said)
+        self._ask("POST", f"/v1/findings/{name}/wontfix", said, params=_of(project))
 
-    def reopen(self, name: str) -> None:
+    def reopen(self, name: str, project: str | None = None) -> None:
         """Put a finding on the list again."""
-        self._ask("POST", f"/v1/findings/{name}/reopen")
+        self._ask("POST", f"/v1/findings/{name}/reopen", params=_of(project))
 
     def projects(self) -> list[ProjectTold]:
         """All projects."""
@@ -282,6 +282,10 @@ def _takes(worker: Mapping[str, Any], job: Job) -> bool:
     return bool(
         worker["alive"] and not worker["drain"] and fits and (not worker["kinds"] or job.kind.value in worker["kinds"])
     )
+
+
+def _of(project: str | None) -> dict[str, str]:
+    return {} if project is None else {"project": project}
 
 
 def _read(kind: type[M], answer: httpx.Response) -> M:

@@ -94,7 +94,8 @@ class Notifier:
         return f"Kernel Assay{where}: {count(len(latest), 'finding')} ({', '.join(said)})", "\n\n".join([*lines, *more])
 
     def _link(self, row: Row) -> str:
-        return f"{self.address}/findings/{row['about']}"
+        of = f"?project={row['project']}" if row["project"] else ""
+        return f"{self.address}/findings/{row['about']}{of}"
 
     def _sent(self, addresses: Sequence[str], title: str, body: str) -> bool:
         try:
@@ -136,7 +137,9 @@ def commit_status(connection: Connection, project: str, commit: str, address: st
     elif undone:
         state, said = "error", f"{count(undone, 'job')} not done"
     else:
-        state, said = "success", f"{count(len(last), 'job')} done, nothing found"
+        gone = sum(one["kind"] == "verify" and one["verdict"] == "declined" for one in found)
+        rest = f"; {count(gone, 'finding')} of kernels that are gone" if gone else ""
+        state, said = "success", f"{count(len(last), 'job')} done, nothing found{rest}"
     link = {"target_url": f"{address}/projects/{told.name}", "description": said}
     if forge == "gitlab":
         name = {"failure": "failed", "error": "failed", "pending": "running"}.get(state, state)

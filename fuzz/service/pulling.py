@@ -18,13 +18,21 @@ from kernel_assay.fuzz.service.queue.ownership import judged_by
 from kernel_assay.fuzz.service.work.portable import BUNDLE
 
 
-def pulled(client: Client, name: str, store: CorpusStore, checkout: Path | None, *, trust: bool = False) -> Finding:
+def pulled(
+    client: Client,
+    name: str,
+    store: CorpusStore,
+    checkout: Path | None,
+    *,
+    project: str | None = None,
+    trust: bool = False,
+) -> Finding:
     """Store a finding of the server here; its files come with it, or are those of a checkout.
 
     trust: also one with a reference that was sent, which whoever replays it runs with all rights. Raises UsageError for
     another such one, which names other files, or has none, and for files that cannot be written.
     """
-    told = client.finding(name)
+    told = client.finding(name, project)
     text, files = told.record.canonical(), _bundle(client, told)
     if files is None and (SENT in text or MADE in text) and checkout is None:
         raise UsageError(f"{told.id} comes without files: if they are those of a commit, name its --checkout")

@@ -237,7 +237,7 @@ def test_what_an_idea_is_worth_is_said_of_the_same_trials(script, trials, capsys
     script.tell_survival([t for some in real.values() for t in some] + [made("late", 0.0)])
     worth, _, survival = capsys.readouterr().out.splitlines()
     assert worth.startswith(
-        "without elites: 1 of 5 trials miss it, with it 0; in seconds A12 1.000, Mann-Whitney p 0.00"
+        "without elites: 1 of 5 trials miss it, with it 0 of 5 (Fisher p 1); in seconds A12 1.000, Mann-Whitney p 0.00"
     )
     assert survival == (
         "not found yet: 85.7% after 1 s, 71.4% after 2 s, 28.6% after 5 s, 14.3% after 10 s, 14.3% after 20 s, "

@@ -52,6 +52,9 @@ def asks(command: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
+of_project = click.option("--project", metavar="NAME", help="Of which, where several have the finding.")
+
+
 def utc(moment: str | None) -> str:
     """A time of the server as people read it, to the second; empty: there is none."""
     return f"{datetime.fromisoformat(moment).astimezone(UTC):%Y-%m-%d %H:%M:%S}" if moment else ""
@@ -153,7 +156,7 @@ def submit_command(
     if kind not in set(JobKind):
         raise UsageError(f"{kind!r} is no kind of job; there are {', '.join(JobKind)}")
     names, repository, commit, good = (given.pop(name) for name in ("finding", "repository", "commit", "good"))
-    about = client.finding(names) if names else None
+    about = client.finding(names, given["project"]) if names else None
     given["project"] = given["project"] or (about.project if about else None)
     more: dict[str, Any] = {"finding": about.record if about else None, "good": good}
     if commit:
@@ -269,7 +272,7 @@ def followed(client: Client, job: Job) -> Job:
     for at in client.follow(job.id):
         for one in [name for name in at.findings if name not in known]:
             known.add(one)
-            say(f"finding   {visible(client.finding(one).title)}; {program()} pull {one}", err=True)
+            say(f"finding   {visible(client.finding(one, job.project).title)}; {program()} pull {one}", err=True)
         news = (at.started, len(at.findings), at.attempts)
         if at.ended is None and (news != said[1:] or monotonic() - said[0] >= NEWS_SECONDS):
             said = (monotonic(), *news)
@@ -357,8 +360,9 @@ def _project(told: ProjectTold) -> tuple[str, str, str, str, str, str]:
 @click.argument("name", metavar="JOB|FINDING")
 @click.option("--text", metavar="NAME", help="A text that a job made, as report.txt; or `reproducer` of a finding.")
 @click.option("--json", "as_json", is_flag=True)
+@of_project
 @asks
-def show_command(*, client: Client, name: str, text: str | None, as_json: bool) -> int:
+def show_command(*, client: Client, name: str, text: str | None, as_json: bool, project: str | None) -> int:
     """Show a job, or a finding with its life."""
     from kernel_assay.fuzz.service.client import ServiceError  # noqa: PLC0415  as above
 
@@ -367,9 +371,9 @@ def show_command(*, client: Client, name: str, text: str | None, as_json: bool) 
     except ServiceError as error:
         if error.status not in {404, 422}:
             raise
-        finding = client.finding(name)
+        finding = client.finding(name, project)
         if text or as_json:
-            say(readable(client.reproducer(name)) if text else finding.model_dump_json(indent=2))
+            say(readable(client.reproducer(name, project)) if text else finding.model_dump_json(indent=2))
             return 0
         what = visible(f"{finding.subject}: {finding.title}")
         say(f"{finding.state.value} since {finding.since:%Y-%m-%d %H:%M}: {what}")
@@ -418,9 +422,12 @@ def log_command(*, client: Client, name: str, follow: bool) -> None:
 @click.argument("name", metavar="FINDING")
 @click.option("--checkout", type=click.Path(path_type=Path, exists=True, file_okay=False), help="With its files.")
 @click.option("--trust", is_flag=True, help="Also with a reference that was sent: it will run with your rights.")
+@of_project
 @corpus_option
 @asks
-def pull_command(*, client: Client, name: str, checkout: Path | None, trust: bool, corpus: Place) -> None:
+def pull_command(
+    *, client: Client, name: str, checkout: Path | None, trust: bool, project: str | None, corpus: Place
+) -> None:
     """Take a finding of a server into the corpus here, with the files that it needs.
 
     Its kernel will run closed in. A reference of its own does not: read it, and then say --trust.
@@ -428,7 +435,7 @@ def pull_command(*, client: Client, name: str, checkout: Path | None, trust: boo
     from kernel_assay.fuzz.service.pulling import pulled  # noqa: PLC0415  an extra that need not be installed
 
     with open_store(corpus) as store:
-        finding = pulled(client, name, store, checkout, trust=trust)
+        finding = pulled(client, name, store, checkout, project=project, trust=trust)
     what = visible(f"{finding.subject.key}: {finding.verdict.message}")
     files = f"\nfiles     {visible(finding.subject.path)}" if finding.subject.is_own else ""
     say(f"{what}\nstored    in {store.name}{files}\nreplay    {program()} replay {finding.id}")

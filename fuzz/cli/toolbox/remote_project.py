@@ -11,7 +11,7 @@ import click
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.program import program
 from kernel_assay.fuzz.cli.options import AtLeast
-from kernel_assay.fuzz.cli.toolbox.remote import asks, command, sendable, utc
+from kernel_assay.fuzz.cli.toolbox.remote import asks, command, of_project, sendable, utc
 from kernel_assay.fuzz.cli.toolbox.server_options import server_options
 from kernel_assay.fuzz.settings import seconds_of
 from kernel_assay.reports.plain.terminal import say, table, visible
@@ -93,7 +93,9 @@ def _standing(told: ProjectTold) -> str:
     if told.last is None:
         return counts or "no search has ended yet"
     if told.last.state.value == "done":
-        return counts or "no findings"
+        at = told.last.checkout.commit if told.last.checkout else ""
+        late = f"; not searched there yet, but at {at[:12]}" if at != told.head else ""
+        return (counts or "no findings") + late
     why = f"{visible(told.last.reason)} ({program()} remote show {told.last.id})"
     return f"{counts}{'; ' if counts else ''}last search {told.last.state.value}: {why}"
 
@@ -140,14 +142,17 @@ def drain_command(*, client: Client, worker: str) -> None:
 @click.option("--reason", default="", help="Why it is let be.")
 @click.option("--time", "length", metavar="TIME", help="For how long, as 720h.  [default: for good]")
 @click.option("--reopen", is_flag=True, help="Put it on the list again instead.")
+@of_project
 @asks
-def wontfix_command(*, client: Client, finding: str, reason: str, length: str | None, reopen: bool) -> None:
+def wontfix_command(
+    *, client: Client, finding: str, reason: str, length: str | None, reopen: bool, project: str | None
+) -> None:
     """Let a finding be, for a reason and maybe for a time."""
     from kernel_assay.fuzz.service.protocol import WontFix  # noqa: PLC0415  as above
 
     if reopen:
-        client.reopen(finding)
+        client.reopen(finding, project)
         return
     until = datetime.now(UTC) + timedelta(seconds=seconds_of(length)) if length else None
     with sendable():
-        client.wontfix(finding, WontFix(reason=reason, until=until))
+        client.wontfix(finding, WontFix(reason=reason, until=until), project)

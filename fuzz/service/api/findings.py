@@ -40,9 +40,9 @@ def listed(
 def get(name: Id, here: Here, _: Reader, project: Of = None) -> Response:
     """Tell of one finding: how it stands, its record, its life."""
     with here.database.reading() as connection:
-        row = life.row_of(connection, name, project)
+        row = life.row_of(connection, name, life.in_project(connection, name, project))
         record = life.record(connection, row["finding"], row["project"])
-        events = happened(connection, noun="finding", about=row["finding"])
+        events = happened(connection, noun="finding", about=row["finding"], project=row["project"])
     return told(FindingTold(**life.standing(row).__dict__, record=record, events=tuple(events)))
 
 
@@ -50,7 +50,7 @@ def get(name: Id, here: Here, _: Reader, project: Of = None) -> Response:
 def script(name: Id, here: Here, _: Reader, project: Of = None) -> Response:
     """Give a program that shows the failure, and needs nothing of this tool."""
     with here.database.reading() as connection:
-        text = program_of(life.record(connection, name, project))
+        text = program_of(life.record(connection, name, life.in_project(connection, name, project)))
     return Response(text.encode("utf-8", "replace"), media_type=TEXT)
 
 
@@ -61,6 +61,7 @@ def wontfix(name: Id, said: WontFix, here: Here, caller: Submitter, project: Of 
     if until is not None and until <= time.time():
         raise UsageError("`until` is over; it can only end in the future")
     with here.database.writing() as connection:
+        project = life.in_project(connection, name, project)
         life.wontfix(connection, name, project, caller.name, reason=said.reason, until=until)
     here.changed()
 
@@ -69,7 +70,7 @@ def wontfix(name: Id, said: WontFix, here: Here, caller: Submitter, project: Of 
 def reopen(name: Id, here: Here, caller: Submitter, project: Of = None) -> None:
     """Put a finding on the list again."""
     with here.database.writing() as connection:
-        life.reopen(connection, name, project, caller.name)
+        life.reopen(connection, name, life.in_project(connection, name, project), caller.name)
     here.changed()
 
 

@@ -20,7 +20,7 @@ from kernel_assay.corpus.storage.sql.service_tables import artifact, job, life, 
 from kernel_assay.fuzz.service.problems import MissingError
 from kernel_assay.fuzz.service.protocol import OVER, Job, JobKind, JobRequest, JobState, Progress, Sources, Target
 from kernel_assay.fuzz.service.queue.database import Row, clean, plain
-from kernel_assay.fuzz.service.queue.rows import insert, moment, note, pairs, record_of, text_of, until_of
+from kernel_assay.fuzz.service.queue.rows import SYSTEM, insert, moment, note, pairs, record_of, text_of, until_of
 from kernel_assay.fuzz.service.queue.schedule import next_tag, parts_of
 from kernel_assay.fuzz.service.repository import check_repository
 
@@ -72,7 +72,12 @@ def submit(connection: Connection, request: JobRequest, owner: str, *, sources: 
     made = insert(connection, job).values(**values).on_conflict_do_nothing().returning(job.c.id)
     found = connection.scalar(made)
     if found is None:
-        return str(connection.scalar(select(job.c.id).where(job.c.owner == owner, job.c.key == values["key"]))), False
+        known = connection.execute(
+            select(job.c.id, job.c.content).where(job.c.owner == owner, job.c.key == values["key"])
+        ).one()
+        if owner != SYSTEM and known.content != values["content"]:
+            raise UsageError(f"the key {request.key[:40]!r} is that of job {known.id}, which asks for something else")
+        return str(known.id), False
     queue_task(connection, values, 0)
     note(connection, owner, "submitted", noun="job", about=found, words=request.kind.value, project=request.project)
     return str(found), True

@@ -195,6 +195,7 @@ def _shrink(connection: Connection, of: Row, finding: Finding) -> None:
 def replayed(connection: Connection, of: Row, verdict: str, now: float) -> bool:
     """Take in a replay's word: only it makes a finding fixed, and it reopens what was.
 
+    Of a project that is so at its last commit; of others it is only noted.
     Whether it counts: what somebody else has sent says nothing about the kernel that the finding is about.
     """
     name = of["finding"]
@@ -206,7 +207,21 @@ def replayed(connection: Connection, of: Row, verdict: str, now: float) -> bool:
         return False
     commit = checkout.commit if checkout else ""
     where = f" at {commit[:12]}" if commit else ""
-    if verdict == "fixed" and row["state"] != "fixed":
+    if (
+        commit
+        and (head := _head(connection, row["project"]))
+        and not (head.startswith(commit) or commit.startswith(head))
+    ):
+        how = "passes" if verdict == "fixed" else verdict
+        about = {"noun": "finding", "about": row["finding"], "project": row["project"]}
+        note(
+            connection,
+            SYSTEM,
+            "verified",
+            words=f"the stored case {how}{where}; the last commit is {head[:12]}",
+            **about,
+        )
+    elif verdict == "fixed" and row["state"] != "fixed":
         _enter(connection, row, "fixed", SYSTEM, f"the stored case passes{where}", fixed_commit=commit)
         _mark(connection, row, State.FIXED, f"passes{where}", now)
     elif verdict != "fixed" and row["state"] == "fixed":
@@ -215,6 +230,11 @@ def replayed(connection: Connection, of: Row, verdict: str, now: float) -> bool:
     elif verdict != "fixed" and row["state"] == "new":
         _enter(connection, row, "open", SYSTEM, f"the stored case {verdict}{where}")
     return True
+
+
+def _head(connection: Connection, project: str) -> str:
+    """The commit of a project that was told of last; empty: there is none."""
+    return str(connection.scalar(select(projects.c.head).where(projects.c.name == project)) or "")
 
 
 def _counts(connection: Connection, of: Row, row: Row) -> bool:
@@ -292,6 +312,19 @@ def row_of(connection: Connection, name: str, project: str | None = None, *, loc
     if found is None:
         raise MissingError(f"there is no finding {name[:40]!r}")
     return dict(found)
+
+
+def in_project(connection: Connection, name: str, project: str | None) -> str | None:
+    """The project that a finding is asked for in; where none is named, none is meant, or the only one that has it.
+
+    Raises UsageError if several have it.
+    """
+    if project is not None:
+        return project
+    known = connection.scalars(select(life.c.project).where(life.c.finding == name).order_by(life.c.seq)).all()
+    if len(known) > 1 and "" not in known:
+        raise UsageError(f"{name} is a finding of {' and of '.join(known)}: name the project")
+    return "" if "" in known else None
 
 
 def met(connection: Connection, names: Sequence[str], project: str) -> list[Row]:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.fuzz.service.protocol import JobRequest, JobState, Outcome, Progress
+from kernel_assay.fuzz.service.protocol import SENT, JobRequest, JobState, Outcome, Progress
 from kernel_assay.fuzz.service.work.checkouts import words_of
+from kernel_assay.fuzz.service.work.portable import NOT_SENT
 
 LUCK = 0.01
 """Probability of a wrong answer that is due to a failure which did not show."""
@@ -126,6 +127,9 @@ def verified(request: JobRequest, replay: Replay) -> Outcome:
     commit = request.checkout.commit
     times = runs_needed(request.finding.probability, 2) if request.finding.shows_again else 1
     fails = replay.fails(commit, times)
+    if fails is None and replay.why.endswith(NOT_SENT):
+        path = request.finding.subject.path.removeprefix(f"{SENT}/")
+        return _said("declined", f"{path} is not there at {commit[:12]}: let findings of a kernel that is gone be", 1)
     if fails is None:
         raise UsageError(f"the case cannot be replayed at {commit[:12]}: {replay.why}")
     if fails:

@@ -240,6 +240,8 @@ def _judge(work: Work) -> Outcome:
     s, target = work.request.settings, work.request.target
     if target.folder:
         return _judge_folder(work)
+    if not target.ops and not target.subjects:
+        raise UsageError("it names no kernel to judge, and no folder of a problem")
     cases = None if s.seconds else s.cases or JUDGED_CASES
     peers = s.peers or ("none",)
     settings = _settings(work, seconds=s.seconds, cases=cases, peers=peers if target.subjects else s.peers)

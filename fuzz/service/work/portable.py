@@ -14,6 +14,7 @@ from kernel_assay.fuzz.service.protocol import MADE, MOST_BYTES, MOST_FILES, SEN
 BUNDLE = "bundle.json"
 """The artifact that holds the files which findings need: `pull` reads it."""
 SUFFIXES = frozenset({".py", ".cu", ".cuh", ".h", ".hpp", ".toml", ".yaml", ".yml", ".json", ".jsonl"})
+NOT_SENT = "is not in what was sent"
 R = TypeVar("R", bound=Record)
 
 
@@ -64,7 +65,7 @@ class Places:
         if not any(path.is_relative_to(root) for root in (self.sources, self.store)):
             raise UsageError(f"{text!r} is no path within what was sent")
         if not path.exists():
-            raise UsageError(f"{text} is not in what was sent")
+            raise UsageError(f"{text} {NOT_SENT}")
         return path
 
     def bundle(self) -> Sources | None:

@@ -62,6 +62,10 @@ def test_findings_of_the_jobs_own_kernels_are_taken(finding, request_):
         (sent("/home/a.py"), {}),
         (sent(f"{SENT}/a.py").but(signature=found().signature), {"target": MINE}),
         (sent(f"{SENT}/a.py").but(case=found().case.but(op="softmax")), {"target": MINE}),
+        (sent(f"{SENT}/a.py", python="/tmp/python"), {"target": MINE}),
+        (sent(f"{SENT}/a.py").but(contract="/tmp/contract.py"), {"target": MINE}),
+        (sent(f"{SENT}/a.py").but(contract=f"{SENT}/a.py"), {"target": MINE}),
+        (sent(f"{SENT}/a.py").but(verdict=found().verdict.but(kind="pass")), {"target": MINE}),
         (found(1), {"finding": found()}),
         (found(1), {"target": Target(ops=("silu",), subjects=("a.py",))}),
     ],
@@ -70,6 +74,13 @@ def test_findings_of_others_are_refused(finding, request_):
     assert found().subject.key != found(1).subject.key
     with pytest.raises(UsageError, match="none of this job's"):
         own(finding, **request_)
+
+
+@pytest.mark.parametrize("said", ["RIGHT", "right ", "wrongish", "\x1b[2J", "right"])
+def test_a_verdict_is_one_that_there_is_and_right_has_no_findings(said):
+    outcome = Outcome(epoch=1, state="done", verdict=said, findings=(sent(f"{SENT}/a.py"),))
+    with pytest.raises(UsageError, match="is none: "):
+        check_own(JobRequest(kind=JobKind.FUZZ, target=MINE), outcome)
 
 
 def test_an_outcome_about_somebody_elses_finding_changes_nothing(serving):

@@ -46,7 +46,11 @@ def test_says_what_a_project_is(root):
         ('op = "silu"', 'op = "sill"', "'sill' is not known"),
         ("kernels/a.py", "kernels/b.py", "no file of the repository"),
         ("kernels/a.py", "../../etc/passwd", "no file of the repository"),
-        ('op = "silu"', 'op = "silu"\n[[kernels]]\nfile = "kernels/c.py"\nop = "softmax"', "does not say its op"),
+        (
+            'op = "silu"',
+            'op = "silu"\n[[kernels]]\nfile = "kernels/c.py"\n[[kernels]]\nfile = "kernels/a.py:run"\nop = "softmax"',
+            "does not say its op",
+        ),
     ],
 )
 def test_says_in_one_sentence_what_is_wrong(root, before, after, said):

@@ -11,7 +11,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.__main__ import main
 from kernel_assay.fuzz.service import client
-from kernel_assay.fuzz.service.protocol import Job
+from kernel_assay.fuzz.service.protocol import SENT, Job
 from kernel_assay.fuzz.service.pulling import pulled
 from kernel_assay.fuzz.service.work.slot import SECRET, _programs
 from kernel_assay.reports.plain.terminal import visible
@@ -23,7 +23,7 @@ class _Server:
     def __init__(self, told, bundle):
         self._told, self._bundle = told, bundle
 
-    def finding(self, _name):
+    def finding(self, _name, _project=None):
         return self._told
 
     def artifact(self, _job, _name):
@@ -43,6 +43,37 @@ def test_a_bundle_that_leads_out_is_refused_in_one_sentence(tmp_path, stored, bu
         pulled(_Server(_Told(stored), bundle), "ab", store, None)
     assert "\n" not in str(raised.value)
     assert not list(tmp_path.rglob("x.py"))
+
+
+def own(stored, **more):
+    subject = stored.subject.but(name="a", path=f"{SENT}/a.py", **more)
+    return stored.but(subject=subject, signature=stored.signature.but(subject="a"))
+
+
+REFERENCE = f"{SENT}/r.py:right#0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("more", "finding", "said"),
+    [
+        ({"python": "/tmp/evil"}, {}, "names a program to run it with"),
+        ({}, {"contract": "/home/ann/contract.py"}, "none of its files"),
+        ({}, {"contract": f"{SENT}/../../contract.py"}, "none of its files"),
+        ({}, {"contract": f"{SENT}/contract.py"}, "with your rights: read .*/contract.py, then pull it with --trust"),
+        ({}, {"contract": REFERENCE}, "with your rights: read .*/r.py, then pull it with --trust"),
+    ],
+)
+def test_code_of_a_stranger_that_would_not_be_closed_in_is_not_pulled(tmp_path, stored, more, finding, said):
+    bundle = '{"files": {"sources/a.py": "", "sources/r.py": "", "sources/contract.py": ""}}'
+    told = _Told(own(stored, **more).but(**finding))
+    with Store(tmp_path / "corpus") as store:
+        with pytest.raises(UsageError, match=said):
+            pulled(_Server(told, bundle), "ab", store, None)
+        assert list(store.findings()) == []
+        if "trust" in said:
+            assert pulled(_Server(told, bundle), "ab", store, None, trust=True).contract.endswith(
+                finding["contract"].rpartition("/")[2]
+            )
 
 
 @pytest.mark.parametrize(

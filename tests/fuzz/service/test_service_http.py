@@ -98,13 +98,13 @@ def test_tokens_are_shown_once_kept_as_digests_and_revoked(serving, everything):
 
 
 def test_a_job_from_its_submission_to_its_end(everything):
-    job = everything.post(
-        "/v1/jobs",
-        json={"kind": "fuzz", "target": {"ops": ["attention"]}, "settings": {"cases": 10}, "key": "k", "priority": 9},
-    )
+    asked_for = {"kind": "fuzz", "target": {"ops": ["attention"]}, "settings": {"cases": 10}, "key": "k", "priority": 9}
+    job = everything.post("/v1/jobs", json=asked_for)
     assert job.status_code == 201
-    again = everything.post("/v1/jobs", json={"kind": "fuzz", "settings": {"cases": 10}, "key": "k"})
+    again = everything.post("/v1/jobs", json={**asked_for, "priority": 1})
     assert (again.status_code, again.json()["id"]) == (200, job.json()["id"])
+    other = everything.post("/v1/jobs", json={**asked_for, "settings": {"cases": 11}})
+    assert "is that of job" in problem_of(other, 422)
     lease = everything.post("/v1/leases", json=ASK).json()
     assert (lease["job"], lease["cases"]) == (job.json()["id"], 10)
     beat = {"epoch": lease["epoch"], "log": "hello\n", "progress": {"cases": 4}}

@@ -14,6 +14,7 @@ from sqlalchemy import delete, func, select, update
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.sql.service_tables import job, life, metadata_tables, task
+from kernel_assay.corpus.storage.sql.service_tables import project as project_table
 from kernel_assay.corpus.storage.sql.tables import findings as records
 from kernel_assay.fuzz.service.problems import ConflictError
 from kernel_assay.fuzz.service.protocol import (
@@ -563,6 +564,44 @@ def test_a_commit_of_which_jobs_came_to_nothing_is_tried_again_and_what_is_done_
         assert upkeep.push(connection, "p", "d" * 40, "me", time.time())["waiting"] == [third]
         connection.execute(update(job).where(job.c.id == third).values(state="done"))
         assert upkeep.push(connection, "p", "d" * 40, "me", time.time())["done"] == [replay, third]
+
+
+def test_only_the_last_commit_makes_a_finding_fixed_or_reopens_it(database):
+    met = found().but(state="minimized")
+    submit(database, project="p")
+    end(database, lease(database), findings=(met,))
+
+    def verified(commit, verdict):
+        about = {"checkout": Checkout(repository="/r", commit=commit), "finding": met}
+        submit(database, kind=JobKind.VERIFY, project="p", **about)
+        end(database, lease(database, kinds=(JobKind.VERIFY,)), verdict=verdict)
+        with database.reading() as connection:
+            return lives.row_of(connection, met.id, "p")["state"]
+
+    with database.writing(lazy=True) as connection:
+        upkeep.put_project(connection, "p", Project(repository="/r"), "me", time.time())
+        connection.execute(update(project_table).values(head="b" * 40))
+    assert verified("a" * 40, "fixed") == "new"
+    assert verified("b" * 12, "fixed") == "fixed"
+    assert verified("a" * 40, "fails") == "fixed"
+    assert verified("b" * 40, "fails") == "reopened"
+    with database.reading() as connection:
+        said = [one["words"] for one in happened(connection, about=met.id) if one["what"] == "verified"]
+    assert said == [
+        f"the stored case {how} at {'a' * 12}; the last commit is {'b' * 12}" for how in ("passes", "fails")
+    ]
+
+
+def test_a_finding_of_several_projects_is_asked_for_by_their_name(database):
+    met = found().but(state="minimized")
+    for project in ("p", "q"):
+        submit(database, project=project)
+        end(database, lease(database), findings=(met,))
+    with database.reading() as connection:
+        with pytest.raises(UsageError, match=f"{met.id} is a finding of p and of q: name the project"):
+            lives.in_project(connection, met.id, None)
+        assert lives.in_project(connection, met.id, "q") == "q"
+        assert lives.in_project(connection, "ab", None) is None
 
 
 def test_lines_of_a_job_with_parts_say_which(database):
