@@ -75,11 +75,14 @@ def overview(view: View) -> Data:
 
 
 def _undone(projects: Iterable[ProjectTold]) -> dict[str, list[str]]:
-    """Projects whose last search came to no end of its own, by how it ended."""
+    """Projects whose last search came to no end of its own, by how it ended, or was of another commit than the last."""
     found: dict[str, list[str]] = {}
     for one in projects:
+        at = one.last.checkout.commit if one.last and one.last.checkout else ""
         if one.last and one.last.state is not JobState.DONE:
             found.setdefault(one.last.state.value, []).append(one.name)
+        elif one.head and at != one.head:
+            found.setdefault("of the latest commit to come", []).append(one.name)
     return found
 
 
