@@ -76,7 +76,7 @@ def limits(examiner: Examiner, subject: Subject, deadline: float) -> Iterator[st
 
 
 def _is_emulated(subject: Subject) -> bool:
-    """Whether single blocks of it can be run on the CPU."""
+    """Say whether single blocks of it can be run on the CPU."""
     return subject.backend == "cuda" or (subject.backend, subject.device) == (INTERPRETED, "cpu")
 
 

@@ -102,7 +102,7 @@ class ProjectFile(Record):
 
     @property
     def held(self) -> tuple[str, ...]:
-        """What each kernel is held to, in their order."""
+        """Tell what each kernel is held to, in their order."""
         return tuple(kernel.op or kernel.reference or "" for kernel in self.kernels)
 
     @property
@@ -152,7 +152,7 @@ def at_commit(request: JobRequest, sources: Path) -> JobRequest:
 
 
 def held_at(request: JobRequest, sources: Path) -> tuple[str, ...]:
-    """What each kernel of a job is held to, if it has them from kassay.toml; nothing, if it has not."""
+    """Tell what each kernel of a job is held to, if it has them from kassay.toml; nothing, if it has not."""
     path = sources / NAME
     if request.checkout is None or not path.is_file() or path.is_symlink():
         return ()
