@@ -95,7 +95,7 @@ class Work:
 
 
 def held_of(work: Work) -> tuple[str, ...]:
-    """Tell what each file of the job is held to, if kassay.toml says it; references with whole paths, as they are named."""
+    """Tell what each file of the job is held to, if kassay.toml says it; references with whole paths."""
     held = held_at(work.request, work.places.sources)
     references = dict(zip(work.request.target.references, work.files(work.request.target.references), strict=True))
     return tuple(references.get(one, one) for one in held)
