@@ -141,7 +141,7 @@ class Sources(Record):
         for name in files:
             path = PurePosixPath(name)
             plain = name == str(path) and not path.is_absolute() and name.isprintable() and "\\" not in name
-            if not plain or {".", "..", ".git"} & set(path.parts) or len(name) > 200:
+            if not plain or {".", "..", ".git"} & set(name.casefold().split("/")) or len(name) > 200:
                 raise ValueError(f"{name[:200]!r} is no path within a folder")
             if any(str(parent) in files for parent in path.parents):
                 raise ValueError(f"{name!r} lies in what is a file itself")

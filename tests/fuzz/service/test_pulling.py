@@ -37,7 +37,17 @@ class _Told:
         self.record = record
 
 
-@pytest.mark.parametrize("bundle", ['{"files": {"../../x.py": ""}}', '{"files": {"/x.py": ""}}', "[1,", "[" * 9999])
+@pytest.mark.parametrize(
+    "bundle",
+    [
+        '{"files": {".": ""}}',
+        '{"files": {".GIT/x.py": ""}}',
+        '{"files": {"../../x.py": ""}}',
+        '{"files": {"/x.py": ""}}',
+        "[1,",
+        "[" * 9999,
+    ],
+)
 def test_a_bundle_that_leads_out_is_refused_in_one_sentence(tmp_path, stored, bundle):
     with Store(tmp_path / "corpus") as store, pytest.raises(UsageError, match="cannot be taken") as raised:
         pulled(_Server(_Told(stored), bundle), "ab", store, None)
