@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ _JUDGE = ("fuzz", "oracles", "reports")
 def enclosure_of(scratch: Path, memory_mb: int, environment: Mapping[str, str]) -> dict[str, Any]:
     """What a zygote makes its closed place of; environment: what it gets besides this process's."""
     ours = HOME / "kernel_assay"
-    unseen = [*hidden(), *(ours / package for package in _JUDGE), *(ours / "corpus" / folder for folder in FOLDERS)]
+    copies = {ours, *(Path(place, "kernel_assay") for place in sys.path)}  # as one that is installed beside a checkout
+    judges = [copy / package for copy in copies for package in _JUDGE if (copy / package).is_dir()]
+    unseen = [*hidden(), *judges, *(ours / "corpus" / folder for folder in FOLDERS)]
     return {
         "scratch": str(scratch),
         "megabytes": memory_mb,

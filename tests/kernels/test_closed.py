@@ -18,6 +18,7 @@ from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.catalog import subjects_of, user_subject
 from kernel_assay.kernels.sandbox import closing
+from kernel_assay.kernels.sandbox.closing import enclosure_of
 from kernel_assay.kernels.worker.enclosure import PROCESSES, Enclosure
 
 CASE = Case(op="silu", tensors={"x": TensorRecipe(shape=(3, 5), dtype="float32")})
@@ -282,3 +283,10 @@ def test_the_trial_leaves_this_process_as_it_was(tmp_path):
 
 def spaces():
     return sorted(str(place.readlink()) for place in Path("/proc/self/ns").iterdir())
+
+
+def test_the_judge_of_another_copy_of_this_tool_is_hidden_too(tmp_path, monkeypatch):
+    """As where one is installed, and another one is a checkout."""
+    (tmp_path / "kernel_assay" / "oracles").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert str(tmp_path / "kernel_assay" / "oracles") in enclosure_of(tmp_path, 64, {})["hidden"]
