@@ -1,5 +1,7 @@
 """Where threads of a program meet, or should have: CUB's temporary memory, halves of barriers, lanes of shuffles."""
 
+from pathlib import Path
+
 import pytest
 from _programs import ran
 
@@ -176,3 +178,10 @@ def test_an_undefined_value_is_a_finding_where_the_host_gets_what_depends_on_it(
     assert (found, printed) == (set(), "210 136")
     assert told == {("undefined-lane", mark, True) for mark in ("dropped", "lost", "kept")}
     assert seen(tmp_path, LANES, ["more"])[0] == {("undefined-lane", "added"), ("undefined-lane", "kept")}
+
+
+@pytest.mark.parametrize(("defines", "kinds"), [((), set()), (("PLANTED",), {"race"})])
+def test_a_constructor_writes_where_virtual_functions_are(tmp_path, defines, kinds):
+    text = (Path(__file__).parents[2] / "scripts/bench/program_kernels/virtual_functions.cu").read_text()
+    told, *_ = seen(tmp_path, text, defines=defines)
+    assert {kind for kind, _ in told} == kinds

@@ -462,6 +462,7 @@ extern "C" SIMT_API void __sanitizer_cov_trace_pc() {
 }
 extern "C" SIMT_API void __tsan_init() {}
 extern "C" SIMT_API void __tsan_vptr_read(void**) {}
-extern "C" SIMT_API void __tsan_vptr_update(void**, void*) {}
+// A constructor's or destructor's write of where the virtual functions are; it comes before the store, as all calls do.
+extern "C" SIMT_API void __tsan_vptr_update(void** at, void*) { any_size(at, sizeof *at, true, SIMT_HERE); }
 extern "C" SIMT_API void __tsan_func_entry(void*) {}
 extern "C" SIMT_API void __tsan_func_exit() {}
