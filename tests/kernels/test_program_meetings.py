@@ -185,3 +185,20 @@ def test_a_constructor_writes_where_virtual_functions_are(tmp_path, defines, kin
     text = (Path(__file__).parents[2] / "scripts/bench/program_kernels/virtual_functions.cu").read_text()
     told, *_ = seen(tmp_path, text, defines=defines)
     assert {kind for kind, _ in told} == kinds
+
+
+def test_what_one_line_does_to_two_allocations_are_two_findings(tmp_path):
+    (tmp_path / "p.cu").write_text("""__global__ void set(int* p) { p[threadIdx.x] = 1; }
+int main() {
+  int *a, *b;
+  cudaMalloc(&a, 128);
+  cudaMalloc(&b, 128);
+  cudaFree(a), cudaFree(b);
+  set<<<1, 32>>>(a);
+  cudaDeviceSynchronize();
+  set<<<1, 32>>>(b);
+  cudaDeviceSynchronize();
+}
+""")
+    found, _ = ran(compile_program(Request((tmp_path / "p.cu",))), tmp_path)
+    assert [(f.kind, f.memory, f.count) for f in found.findings] == [("use-after-free", n, 32) for n in "ab"]

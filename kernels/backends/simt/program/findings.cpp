@@ -53,8 +53,8 @@ void note(const Fault& fault, const Memory& m, bool harmless) {
   std::lock_guard<std::recursive_mutex> locked(kernel_lock);
   Fault f = placed(fault);
   any_undefined |= f.trouble == static_cast<int32_t>(Trouble::undefined_lane);
-  uint64_t made = f.trouble == static_cast<int32_t>(Misuse::leak) ? m.made_pc : 0;  // a leak has no other place
-  auto [place, is_new] = known().try_emplace(Key{f.trouble, f.pc, f.other_pc, f.line, made, harmless}, table->count);
+  auto [place, is_new] =
+      known().try_emplace(Key{f.trouble, f.pc, f.other_pc, f.line, m.made_pc, harmless}, table->count);
   if (!is_new) ++table->records[place->second].count;
   else if (table->count < most) add(f, m, harmless);
   else ++table->lost, known().erase(place);
