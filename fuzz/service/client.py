@@ -265,6 +265,11 @@ class Client:
         return answer
 
 
+def searched_at(told: ProjectTold) -> str:
+    """The commit of a project's last search that has ended; empty: there is none, or it was of no commit."""
+    return told.last.checkout.commit if told.last and told.last.checkout else ""
+
+
 def untaken(job: Job, workers: Iterable[Mapping[str, Any]]) -> str:
     """Say that no worker which was there in the last minute takes a job, and what would; empty: one does.
 

@@ -104,7 +104,7 @@ def _mean_error(q: Question, x: Reals, mean: Reals, var: Reals) -> Reals:
         typical = (
             LAMBDA * sum_unit(q) * (np.sqrt(n / 3.0) * size + np.sqrt(var + mean * mean)) + 2.0 * sum_unit(q) * size
         )
-        worst = np.minimum(worst, typical + drift_together(sum_unit(q), n, n * size, np.sqrt(var)) / max(1, n))
+        worst = np.minimum(worst, typical + drift_together(sum_unit(q), n, n * size, lambda: var) / max(1, n))
     return np.asarray(worst + quotient_error(q) * np.abs(mean) + 2.0 * q.least + q.every.of(mean))
 
 

@@ -66,8 +66,11 @@ def sum_error(q: Question, terms: int, total: Reals, magnitude: Reals, root_squa
     drift = terms * (total**2 / 3.0 + root_square**2 / 6.0) + (root_square**2 if products else 0.0)
     size = np.abs(total)
     typical = LAMBDA * u * np.sqrt(drift) + 2.0 * u * size
-    spread = np.sqrt(np.maximum(root_square**2 - size**2 / max(1, terms), 0.0) / max(1, terms))
-    return np.minimum(worst, typical + drift_together(u, terms, size, spread))
+
+    def variance() -> Reals:
+        return np.asarray(np.maximum(root_square**2 - size**2 / max(1, terms), 0.0) / max(1, terms))
+
+    return np.minimum(worst, typical + drift_together(u, terms, size, variance))
 
 
 ACCUMULATOR_UNIT: dict[str, float] = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -99,15 +102,16 @@ are then rounded one way, all of them, and errors do not cancel.
 """
 
 
-def drift_together(u: float, terms: int, size: Reals, spread: Reals) -> Reals | float:
+def drift_together(u: float, terms: int, size: Reals, variance: Callable[[], Reals]) -> Reals | float:
     """The error that all roundings of a running sum may have in common, for terms of a smooth density.
 
-    size: of the sum; spread: the deviation s of its terms, of which a grid g leaves at most g**2 / (8 s) in the mean.
+    size: of the sum; variance: makes that of its terms, for long sums only: of a deviation s a grid g leaves at most
+    g**2 / (8 s) in the mean.
     """
     if terms * u < BIASED:
         return 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(terms * u * size * np.fmin(0.5, u * size / (8.0 * spread)))
+        return np.asarray(terms * u * size * np.fmin(0.5, u * size / (8.0 * np.sqrt(variance()))))
 
 
 def common_error(u: float, terms: Reals) -> Reals:

@@ -1,10 +1,9 @@
 """A launch with more threads in a block than a kernel's `__launch_bounds__` allow fails, and nothing else does."""
 
 import pytest
-from _programs import ran
+from _programs import compiled, ran
 
 from kernel_assay.kernels.backends.simt.bounds import with_bounds
-from kernel_assay.kernels.backends.simt.program.compile import Request, compile_program
 from kernel_assay.kernels.backends.simt.toolchain import missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
@@ -55,9 +54,7 @@ int main(int count, char**) {
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    source = tmp_path_factory.mktemp("bounds") / "p.cu"
-    source.write_text(PROGRAM, "utf-8")
-    return compile_program(Request((source,)))
+    return compiled(tmp_path_factory.mktemp("bounds"), PROGRAM)
 
 
 def test_launches_within_the_bounds_are_fine(program, tmp_path):

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-from _programs import ran
+from _programs import compiled, ran
 
-from kernel_assay.kernels.backends.simt.program.compile import Request, compile_program
 from kernel_assay.kernels.backends.simt.toolchain import missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
@@ -154,8 +153,7 @@ int main(int count, char**) {
 
 def seen(folder, text, arguments=(), defines=(), **how):
     """What is a finding, by kind and the words of its line's comment; and what was printed."""
-    (folder / "p.cu").write_text(text)
-    found, printed = ran(compile_program(Request((folder / "p.cu",), defines)), folder, arguments=arguments, **how)
+    found, printed = ran(compiled(folder, text, defines), folder, arguments=arguments, **how)
     lines = text.splitlines()
     told = {(f.kind, lines[f.place.line - 1].rpartition("// ")[2], f.harmless) for f in found.findings}
     return {(kind, mark) for kind, mark, harmless in told if not harmless}, told, printed
@@ -188,7 +186,7 @@ def test_a_constructor_writes_where_virtual_functions_are(tmp_path, defines, kin
 
 
 def test_what_one_line_does_to_two_allocations_are_two_findings(tmp_path):
-    (tmp_path / "p.cu").write_text("""__global__ void set(int* p) { p[threadIdx.x] = 1; }
+    text = """__global__ void set(int* p) { p[threadIdx.x] = 1; }
 int main() {
   int *a, *b;
   cudaMalloc(&a, 128);
@@ -199,6 +197,6 @@ int main() {
   set<<<1, 32>>>(b);
   cudaDeviceSynchronize();
 }
-""")
-    found, _ = ran(compile_program(Request((tmp_path / "p.cu",))), tmp_path)
+"""
+    found, _ = ran(compiled(tmp_path, text), tmp_path)
     assert [(f.kind, f.memory, f.count) for f in found.findings] == [("use-after-free", n, 32) for n in "ab"]

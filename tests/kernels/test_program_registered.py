@@ -1,9 +1,8 @@
 """Memory that a program registers is judged as pinned memory is, by byte, and what lies beside it is not."""
 
 import pytest
-from _programs import ran
+from _programs import compiled, ran
 
-from kernel_assay.kernels.backends.simt.program.compile import Request, compile_program
 from kernel_assay.kernels.backends.simt.toolchain import missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
@@ -49,9 +48,7 @@ int main(int count, char**) {
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    source = tmp_path_factory.mktemp("registered") / "p.cu"
-    source.write_text(PROGRAM, "utf-8")
-    return compile_program(Request((source,)))
+    return compiled(tmp_path_factory.mktemp("registered"), PROGRAM)
 
 
 def test_a_host_that_waits_may_access_registered_memory(program, tmp_path):

@@ -1,9 +1,8 @@
 """Thrust's algorithms are work of the device, whatever memory they are given; the host's own accesses are not."""
 
 import pytest
-from _programs import ran
+from _programs import compiled, ran
 
-from kernel_assay.kernels.backends.simt.program.compile import Request, compile_program
 from kernel_assay.kernels.backends.simt.toolchain import missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
@@ -53,9 +52,7 @@ def line_of(mark):
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    source = tmp_path_factory.mktemp("thrust") / "p.cu"
-    source.write_text(PROGRAM, "utf-8")
-    return compile_program(Request((source,)))
+    return compiled(tmp_path_factory.mktemp("thrust"), PROGRAM)
 
 
 def test_algorithms_over_plain_pointers_are_no_accesses_of_the_host(program, tmp_path):

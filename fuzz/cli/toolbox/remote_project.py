@@ -89,11 +89,13 @@ def _changed(*, client: Client, name: str, project: Any, repository: str | None,
 
 def _standing(told: ProjectTold) -> str:
     """Say what is known of a project's findings, and how far that can be trusted."""
+    from kernel_assay.fuzz.service.client import searched_at  # noqa: PLC0415  an extra that need not be installed
+
     counts = ", ".join(f"{number} {state}" for state, number in sorted(told.findings.items()))
     if told.last is None:
         return counts or "no search has ended yet"
     if told.last.state.value == "done":
-        at = told.last.checkout.commit if told.last.checkout else ""
+        at = searched_at(told)
         late = f"; not searched there yet, but at {at[:12]}" if at != told.head else ""
         return (counts or "no findings") + late
     why = f"{visible(told.last.reason)} ({program()} remote show {told.last.id})"

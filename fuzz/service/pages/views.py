@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from kernel_assay.corpus.storage.sql.service_tables import event, job, life, task
-from kernel_assay.fuzz.service.client import untaken
+from kernel_assay.fuzz.service.client import searched_at, untaken
 from kernel_assay.fuzz.service.pages.kit import Data, View, ago, router_of
 from kernel_assay.fuzz.service.pages.performance import performance
 from kernel_assay.fuzz.service.protocol import Job, JobKind, JobState, Progress, ProjectTold, Standing
@@ -78,10 +78,9 @@ def _undone(projects: Iterable[ProjectTold]) -> dict[str, list[str]]:
     """Projects whose last search came to no end of its own, by how it ended, or was of another commit than the last."""
     found: dict[str, list[str]] = {}
     for one in projects:
-        at = one.last.checkout.commit if one.last and one.last.checkout else ""
         if one.last and one.last.state is not JobState.DONE:
             found.setdefault(one.last.state.value, []).append(one.name)
-        elif one.head and at != one.head:
+        elif one.head and searched_at(one) != one.head:
             found.setdefault("of the latest commit to come", []).append(one.name)
     return found
 
