@@ -340,10 +340,10 @@ class CaseTimer:
             return
         new = known = float("inf")
         for number in range(NEW):
-            strange = self._variant(self._variants + number), self._asked(1, new=True)
-            usual, first = self._judged(lane, (self._case, self._asked(1)), strange)
-            known, new = min(known, usual), min(new, first)
-            if not lane.is_live or (number and new <= KEPT * known + lane.slack):
+            (first,) = self._judged(lane, (self._variant(self._variants + number), self._asked(1, new=True)))
+            usual = [self._once(lane, self._case, self._asked(1))[0] for _ in range(2)]
+            known, new = min(known, *usual), min(new, first)
+            if not lane.is_live or new <= KEPT * known + lane.slack:
                 break
         else:
             lane.finding = (

@@ -58,6 +58,10 @@ class LargeReference:
         self.contract, self.case = contract, case
         parts = [*sample(contract, case), *(part for place in places for part in self._around(place))]
         self.pairs: list[Pair] = [(part, part.reference()) for part in parts]
+        self.add(claims)
+
+    def add(self, claims: Iterable[Numerics]) -> None:
+        """Make the budgets of further arithmetics."""
         for numerics in {n.id: n for n in claims}.values():
             for _, reference in self.pairs:
                 reference.budget(numerics)
