@@ -34,6 +34,7 @@ from kernel_assay.fuzz.service.protocol import (
     Waiting,
     WontFix,
 )
+from kernel_assay.fuzz.service.repository import is_path
 
 SECONDS = 30.0
 """For an answer, besides what a question asks to wait."""
@@ -187,6 +188,10 @@ class Client:
         """Ask a worker to take no further task."""
         self._ask("POST", f"/v1/workers/{name}/drain")
 
+    def undrain(self, name: str) -> None:
+        """Let a worker take tasks again."""
+        self._ask("DELETE", f"/v1/workers/{name}/drain")
+
     def make_token(self, name: str, scopes: tuple[Scope, ...], days: float | None = None) -> str:
         """Make a token; its secret, which nobody tells again."""
         said = TokenRequest(name=name, scopes=scopes, days=days)
@@ -279,11 +284,16 @@ def untaken(job: Job, workers: Iterable[Mapping[str, Any]]) -> str:
         return ""
     cuda = job.settings.device == "cuda"
     start = "kassay work --device cuda, or serve --engine ray with a cluster that has a GPU" if cuda else "kassay work"
+    start += " --allow-local, on the machine that has the repository" if _is_local(job) else ""
     return f"No worker that takes this job has asked for work in the last minute. Start one: {start}"
 
 
+def _is_local(job: Job) -> bool:
+    return job.checkout is not None and is_path(job.checkout.repository)
+
+
 def _takes(worker: Mapping[str, Any], job: Job) -> bool:
-    fits = job.settings.device == "cpu" or bool(worker["devices"])
+    fits = (job.settings.device == "cpu" or bool(worker["devices"])) and (worker["local"] or not _is_local(job))
     return bool(
         worker["alive"] and not worker["drain"] and fits and (not worker["kinds"] or job.kind.value in worker["kinds"])
     )

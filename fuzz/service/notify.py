@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select, update
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.storage.sql.service_tables import event, life
 from kernel_assay.fuzz.service.problems import MissingError
-from kernel_assay.fuzz.service.protocol import OVER, JobState, Standing
+from kernel_assay.fuzz.service.protocol import OVER, Standing
 from kernel_assay.fuzz.service.queue import jobs, upkeep
 from kernel_assay.fuzz.service.queue.database import Row, ServerDatabase
 from kernel_assay.reports.words import count
@@ -23,6 +23,8 @@ QUIET = 86_400.0
 """Seconds for which nobody is told again that a finding has entered the same state."""
 MOST = 20
 """Findings of a message that are named."""
+MOST_STATUS = 140
+"""Characters that a forge takes of what is said of a commit."""
 Send = Callable[[Sequence[str], str, str], bool]
 
 
@@ -125,17 +127,20 @@ def commit_status(connection: Connection, project: str, commit: str, address: st
     found = [one for one in jobs.of_commit(connection, project, commit) if one["kind"] in {"verify", "fuzz"}]
     if not found:
         raise MissingError(f"no job of the project {project!r} is about {commit[:12]}")
-    last = {jobs.root_of(one["key"]): one["state"] for one in found}.values()  # one that was tried again stands for it
-    waits, undone = (sum(state in which for state in last) for which in (set(JobState) - OVER, upkeep.UNDONE))
+    last = {jobs.root_of(one["key"]): one for one in found}.values()  # one that was tried again stands for it
+    waits = sum(one["state"] not in OVER for one in last)
+    undone = [one["reason"] for one in last if one["state"] in upkeep.UNDONE]
+    unsearched = [one["message"] for one in last if one["kind"] == "fuzz" and one["verdict"] == "declined"]
     bad = {name for one in found if one["verdict"] in {"wrong", "fails", "flaky"} for name in one["found"].split()}
     bad |= {one["finding"] for one in found if one["verdict"] in {"fails", "flaky"}}
     if waits:
         state, said = "pending", f"{waits} of {count(len(last), 'job')} to go"
     elif bad:
-        rest = f", {count(undone, 'job')} not done" if undone else ""
+        rest = f", {count(len(undone), 'job')} not done" if undone else ""
         state, said = "failure", f"{count(len(bad), 'finding')}{rest}"
-    elif undone:
-        state, said = "error", f"{count(undone, 'job')} not done"
+    elif undone or unsearched:
+        what = f"{count(len(undone), 'job')} not done" if undone else "not all was searched"
+        state, said = "error", f"{what}: {[*undone, *unsearched][0]}"[:MOST_STATUS].rstrip(": ")
     else:
         gone = sum(one["kind"] == "verify" and one["verdict"] == "declined" for one in found)
         rest = f"; {count(gone, 'finding')} of kernels that are gone" if gone else ""

@@ -68,6 +68,7 @@ _SAID = {
     "less_than": "it must be less than {lt}",
     "string_unicode": "it is no text: it has halves of characters",
     "json_invalid": "the body is no JSON: {error}",
+    "tuple_type": "it must be a list",
 }
 """Faults by their type, as pydantic names it, in words."""
 
@@ -250,7 +251,8 @@ class LeaseRequest(Record):
     devices: tuple[Short, ...] = Field(default=(), max_length=64)
     """Names of its GPUs; none: it takes no jobs for CUDA."""
     gpu_only: bool = False
-    """Whether it takes jobs for CUDA alone."""
+    local: bool = False
+    """Whether it takes jobs for CUDA alone, and repositories that are paths on its machine."""
     kinds: tuple[JobKind, ...] = ()
     """Those it takes; none: all."""
     environment: Environment
@@ -321,9 +323,7 @@ class Outcome(Record):
     reason: Text = ""
     progress: Progress = Progress()
     verdict: Short = ""
-    """`right`, `right_if_ordinary`, `wrong`, `declined`; of `verify` and `replay`: `fixed`, `fails`, `flaky`.
-
-    Of `verify` also `passes`: it does, and was not seen to fail before."""
+    """`right`, `right_if_ordinary`, `wrong`, `declined`; of a replay: `fixed`, `fails`, `flaky`, `passes`."""
     message: Text = ""
     """The first failure in one sentence, or what else there is to say."""
     findings: tuple[Finding, ...] = Field(default=(), max_length=100)

@@ -19,6 +19,11 @@ def whole(address: str) -> str:
     return f"ssh://{found[1] + '@' if found[1] else ''}{found[2]}/{found[3]}"
 
 
+def is_path(address: str) -> bool:
+    """Whether it is the path of a folder on the worker; of what is no address at all, no."""
+    return address.startswith(("/", "file:"))
+
+
 def check_repository(address: str) -> SplitResult:
     """The parts of an address: https, ssh, or the whole path of a folder on the worker (`file`).
 

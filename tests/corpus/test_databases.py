@@ -216,5 +216,10 @@ def test_commands_say_what_they_did(tmp_path, monkeypatch):
         in run(db, ["prune", "--older-than", "1d", "--corpus", "sqlite:///a.db"]).output
     )
     assert run(db, ["backup", "b", "--corpus", "sqlite:///a.db"]).output.startswith("backed up sqlite:///a.db in b: ")
+    Path("served/local").mkdir(parents=True)
+    Path("served/local/service.db").touch()
+    refused = run(db, ["backup", "c", "--corpus", "served"])
+    assert "--corpus sqlite:////" in str(refused.output) + str(refused.exception)
+    assert not Path("c").exists()
     for wrong in (["prune", "--older-than", "3"], ["upgrade"], ["copy", "corpus", "corpus"], ["copy", "no", "x"]):
         assert isinstance(run(db, wrong).exception, UsageError)

@@ -125,6 +125,7 @@ worker = Table(
     Column("first_seen", Double, nullable=False),
     Column("seen", Double, nullable=False),
     Column("drain", Boolean, nullable=False, server_default=text("false")),
+    Column("local", Boolean, nullable=False, server_default=text("false")),
 )
 
 project = Table(

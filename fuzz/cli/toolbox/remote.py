@@ -87,6 +87,7 @@ def request_options(made: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--include", multiple=True, type=click.Path(path_type=Path), help="A file to send along."),
         click.option("--cases", type=AtLeast(1), help="So many cases."),
         click.option("--budget", metavar="TIME", help="Or so long: 90s, 5m."),
+        click.option("--timeout", metavar="TIME", help="Of one execution of a kernel, 60s at most.  [default: 10s]"),
         click.option("--seed", type=AtLeast(0), help="Makes the same cases again.  [default: random]"),
         click.option("--cuda", is_flag=True, help="On a GPU."),
         click.option("--strict", is_flag=True, help="Failures on NaN, Inf, and very large inputs count, too."),
@@ -118,7 +119,8 @@ def judge_command(
         names = files[: len(places)]
         target = Target(ops=ops, subjects=names, references=files[len(places) :])
     else:
-        sources, target = folder_of(places), Target(folder=".")
+        sources, folder = folder_of(places)
+        target = Target(folder=folder)
     job = client.judge(_request(JobKind.JUDGE, target, sources, **given), min(seconds_of(wait), 300.0))
     return told(job, as_json=as_json, waited=True)
 
@@ -155,6 +157,8 @@ def submit_command(
 
     if kind not in set(JobKind):
         raise UsageError(f"{kind!r} is no kind of job; there are {', '.join(JobKind)}")
+    if kind == JobKind.FUZZ and not (subjects or ops or given["references"] or given["project"]):
+        raise UsageError("fuzz what? name a kernel (--subject FILE), an --op, or a --project")
     names, repository, commit, good = (given.pop(name) for name in ("finding", "repository", "commit", "good"))
     about = client.finding(names, given["project"]) if names else None
     given["project"] = given["project"] or (about.project if about else None)
@@ -184,6 +188,7 @@ def _request(kind: Any, target: Any, sources: Sources | None, **given: Any) -> J
     settings = Settings(
         seconds=seconds_of(given["budget"]) if given["budget"] else None,
         cases=given["cases"],
+        timeout=seconds_of(given["timeout"]) if given["timeout"] else None,
         seed=given["seed"],
         device="cuda" if given["cuda"] else "cpu",
         dtypes=given["dtypes"],
@@ -226,10 +231,12 @@ def sent_of(
         return Sources(files=files) if files else None, tuple(names[: len(names) - len(include)])
 
 
-def folder_of(places: tuple[Path, ...]) -> Sources:
-    """The files of a folder, or of a pair."""
+def folder_of(places: tuple[Path, ...]) -> tuple[Sources, str]:
+    """The files of a folder, or of a pair, in a folder that is called as theirs: it names what is found in them."""
     from kernel_assay.fuzz.service.protocol import Sources  # noqa: PLC0415  as above
 
+    where = places[0] if places[0].is_dir() else places[0].parent
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", where.resolve().name)[:50] or "problem"
     if len(places) == 1 and places[0].is_dir():
         paths = [p for p in sorted(places[0].rglob("*")) if p.suffix in SENT_SUFFIXES and p.is_file()]
         files = {str(p.relative_to(places[0])): _read(p) for p in paths if ".git" not in p.parts}
@@ -238,7 +245,7 @@ def folder_of(places: tuple[Path, ...]) -> Sources:
     if len(files) < 2:
         raise UsageError(f"{places[0]} is no problem with its solution: name a folder, a pair of files, or an --op")
     with sendable():
-        return Sources(files=files)
+        return Sources(files={f"{name}/{path}": text for path, text in files.items()}), name
 
 
 def _read(path: Path) -> str:
@@ -259,6 +266,8 @@ def told(job: Job, *, as_json: bool, advice: str = "", waited: bool = False) -> 
     """
     from kernel_assay.fuzz.service.protocol import OVER, JobState  # noqa: PLC0415  as above
 
+    if waited and job.state not in OVER:
+        advice = f"there is no verdict yet: {program()} remote show {job.id}"
     say(job.model_dump_json(indent=2) if as_json else "\n".join(_lines(job, advice)))
     if job.state is not JobState.DONE:
         return UNJUDGED if waited or job.state in OVER or job.state is JobState.QUEUED else 0
@@ -284,8 +293,8 @@ def _so_far(job: Job) -> str:
     p = job.progress
     if not p.judged:
         return _state(job)
-    met = f", {count(p.findings, 'failure')} met" if p.findings else ""
-    return f"{_state(job)}, {p.judged:,} outputs judged{met}, {count(len(job.findings), 'finding')} stored"
+    looked = ", failures are looked into" if p.findings > len(job.findings) else ""
+    return f"{_state(job)}, {p.judged:,} outputs judged, {count(len(job.findings), 'finding')} stored{looked}"
 
 
 def _state(job: Job) -> str:
@@ -325,9 +334,9 @@ def list_command(*, client: Client, what: str, state: str | None, project: str |
     """List jobs, findings, projects or workers, the latest first."""
     chosen: dict[str, Any] = {"state": state, "project": project, "limit": limit}
     if what == "jobs":
-        head = ("job", "kind", "state", "verdict", "project", "about", "")
+        head: tuple[str, ...] = ("job", "kind", "state", "verdict", "project", "about", "")
         found = client.jobs(**chosen).items
-        rows = [
+        rows: list[tuple[str, ...]] = [
             (j.id, j.kind.value, j.state.value, j.verdict, j.project or "", _about(j), j.reason or j.message)
             for j in found
         ]
@@ -384,7 +393,8 @@ def show_command(*, client: Client, name: str, text: str | None, as_json: bool, 
             say(readable(client.reproducer(name, project)) if text else finding.model_dump_json(indent=2))
             return 0
         what = visible(f"{finding.subject}: {finding.title}")
-        say(f"{finding.state.value} since {finding.since:%Y-%m-%d %H:%M}: {what}")
+        until = f" until {finding.until:%Y-%m-%d %H:%M}" if finding.until else ""
+        say(f"{finding.state.value} since {finding.since:%Y-%m-%d %H:%M}{until}: {what}")
         say(f"smallest  {visible(finding.record.case.label)}")
         for line in [*(f"condition {gate}" for gate in finding.record.gates), *(map(_event, finding.events))]:
             say(visible(line))

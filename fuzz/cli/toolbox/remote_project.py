@@ -97,7 +97,8 @@ def _standing(told: ProjectTold) -> str:
     if told.last.state.value == "done":
         at = searched_at(told)
         late = f"; not searched there yet, but at {at[:12]}" if at != told.head else ""
-        return (counts or "no findings") + late
+        part = f"; {visible(told.last.message)}" if told.last.verdict == "declined" else ""
+        return (counts or "no findings") + late + part
     why = f"{visible(told.last.reason)} ({program()} remote show {told.last.id})"
     return f"{counts}{'; ' if counts else ''}last search {told.last.state.value}: {why}"
 
@@ -122,7 +123,7 @@ def token_command(
         say(table(("token", "scopes", "expires, UTC", "used, UTC"), rows))
     elif revoke:
         client.revoke(name)
-        say(f"{name} is worth nothing any more")
+        say(f"{name} is revoked")
     else:
         if unknown := [one for one in scopes if one not in set(Scope)] or (not scopes and ["no scope"]):
             raise UsageError(f"{unknown[0]!r} is no scope; there are {', '.join(Scope)}")
@@ -132,11 +133,15 @@ def token_command(
 
 @command.command("drain")
 @click.argument("worker")
+@click.option("--undo", is_flag=True, help="Let it take tasks again.")
 @asks
-def drain_command(*, client: Client, worker: str) -> None:
+def drain_command(*, client: Client, worker: str, undo: bool) -> None:
     """Let a worker end its task, and give it no other."""
-    client.drain(worker)
-    say(f"{worker} gets no further task")
+    if undo:
+        client.undrain(worker)
+    else:
+        client.drain(worker)
+    say(f"{worker} {'takes tasks again' if undo else 'gets no further task'}")
 
 
 @command.command("wontfix")

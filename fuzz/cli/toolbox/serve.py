@@ -33,10 +33,19 @@ from kernel_assay.fuzz.cli.options import AtLeast, corpus_option
     help="A worker that is started along: here, or on a Ray cluster; others may come all the same.",
 )
 @click.option("--ray", "cluster", default="auto", show_default=True, metavar="ADDRESS", help="Of --engine ray.")
+@click.option("--allow-local", is_flag=True, help="The engine takes repositories that are paths on its machine.")
 @click.option("--open", "browser", is_flag=True, help="Open the page in a browser.")
 @click.option("--quiet", is_flag=True, help="No line for each request.")
 def command(
-    *, corpus: Path, database: str | None, engine: str, cluster: str, browser: bool, quiet: bool, **options: Any
+    *,
+    corpus: Path,
+    database: str | None,
+    engine: str,
+    cluster: str,
+    allow_local: bool,
+    browser: bool,
+    quiet: bool,
+    **options: Any,
 ) -> None:
     """Serve jobs, findings and pages: one server, many workers (kassay work), no kernel runs here.
 
@@ -48,14 +57,17 @@ def command(
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name} is not installed: pip install 'kernel-assay[service]'") from error
     url = database or f"sqlite:///{corpus.absolute() / SERVED}"
-    settings = ServiceSettings(database=url, engine=_engine(engine, cluster), **options)
+    settings = ServiceSettings(database=url, engine=_engine(engine, cluster, allow_local=allow_local), **options)
     serve(settings, click.echo, quiet=quiet, browser=browser)
 
 
-def _engine(kind: str, cluster: str) -> tuple[str, ...]:
+def _engine(kind: str, cluster: str, *, allow_local: bool) -> tuple[str, ...]:
     """The name of the worker that is started along, and its options."""
+    if allow_local and kind == "none":
+        raise UsageError("--allow-local is for the worker of --engine; others are told so by themselves")
+    more = ("--allow-local",) if allow_local else ()
     if kind == "local":
         from kernel_assay.kernels.environment import gpus  # noqa: PLC0415  nothing else here needs what it brings along
 
-        return ("local", *(("--device", "cuda") if gpus() else ()))
-    return ("ray", "--ray", cluster) if kind == "ray" else ()
+        return ("local", *(("--device", "cuda") if gpus() else ()), *more)
+    return ("ray", "--ray", cluster, *more) if kind == "ray" else ()

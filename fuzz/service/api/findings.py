@@ -39,6 +39,7 @@ def listed(
 @router.get("/v1/findings/{name}", response_model=FindingTold)
 def get(name: Id, here: Here, _: Reader, project: Of = None) -> Response:
     """Tell of one finding: how it stands, its record, its life."""
+    here.sweep()
     with here.database.reading() as connection:
         row = life.row_of(connection, name, life.in_project(connection, name, project))
         record = life.record(connection, row["finding"], row["project"])

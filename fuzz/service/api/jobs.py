@@ -14,7 +14,7 @@ from kernel_assay.fuzz.service.auth import Reader, Submitter
 from kernel_assay.fuzz.service.core import Here, Service, told
 from kernel_assay.fuzz.service.problems import RefusedError
 from kernel_assay.fuzz.service.protocol import OVER, Job, JobKind, JobRequest, Jobs, JobState
-from kernel_assay.fuzz.service.queue import jobs
+from kernel_assay.fuzz.service.queue import jobs, life
 
 router = APIRouter(tags=["jobs"])
 TEXT = "text/plain; charset=utf-8"
@@ -26,7 +26,7 @@ FOLLOWED_SECONDS = 3600.0
 def submit(request: JobRequest, here: Here, caller: Submitter) -> Response:
     """Queue a job; 200 instead of 201 for one that was submitted before with the same key."""
     with here.database.writing() as connection:
-        name, new = jobs.submit(connection, request, caller.name)
+        name, new = jobs.submit(connection, life.since_fixed(connection, request), caller.name)
         job = jobs.get(connection, name)
     here.changed()
     return told(job, 201 if new else 200, {"Location": f"/v1/jobs/{name}"})

@@ -65,7 +65,8 @@ def _subscriber(request: Request, here: Here) -> Caller:
             return reader(request)
         except RefusedError as error:
             asks = {"WWW-Authenticate": 'Basic realm="Kernel Assay: any name, and a token of the scope feed"'}
-            raise RefusedError("a feed needs a token of the scope feed", status=error.status, headers=asks) from None
+            words = "a feed is read by a token of the scope read, or one of the scope feed, as a password or ?token="
+            raise RefusedError(words, status=error.status, headers=asks) from None
     found = here.door.holder(secret)
     if found is None or found.scopes != {Scope.FEED}:
         raise RefusedError("a feed is read by a token of the scope feed, and of no other", status=401)

@@ -22,7 +22,7 @@ from kernel_assay.fuzz.service.protocol import OVER, Job, JobKind, JobRequest, J
 from kernel_assay.fuzz.service.queue.database import Row, clean, plain
 from kernel_assay.fuzz.service.queue.rows import SYSTEM, insert, moment, note, pairs, record_of, text_of, until_of
 from kernel_assay.fuzz.service.queue.schedule import next_tag, parts_of
-from kernel_assay.fuzz.service.repository import check_repository
+from kernel_assay.fuzz.service.repository import check_repository, is_path
 
 MOST_LOG = 1 << 20
 """Characters of a job's log that are kept."""
@@ -139,13 +139,19 @@ def known_ops() -> frozenset[str]:
     return frozenset(path.stem for path in (HOME / "kernel_assay/oracles/contracts").glob("[!_]*.py"))
 
 
+LOCAL = " local"
+"""Stands behind the device of a task whose repository is a path: workers take it that were told to (--allow-local)."""
+
+
 def queue_task(connection: Connection, of: Row, place: int) -> None:
     """Queue one part of a job, whose row is given."""
+    request = json.loads(of["request"])
+    device, repository = request["settings"]["device"], (request.get("checkout") or {}).get("repository", "")
     row = {
         "id": f"{of['id']}-{place}",
         "job": of["id"],
         "kind": of["kind"],
-        "device": json.loads(of["request"])["settings"]["device"],
+        "device": device + LOCAL * is_path(repository),
         "place": place,
         "rank": 9 - of["priority"],
         "tag": next_tag(connection, of["share"]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -32,7 +33,7 @@ from kernel_assay.fuzz.service.protocol import (
 )
 from kernel_assay.fuzz.service.queue.coverage import take_in
 from kernel_assay.fuzz.service.queue.database import Row, clean, plain
-from kernel_assay.fuzz.service.queue.jobs import IS_HELD, add_log, added, queue_task, row_of
+from kernel_assay.fuzz.service.queue.jobs import IS_HELD, LOCAL, add_log, added, queue_task, row_of
 from kernel_assay.fuzz.service.queue.life import bisected, own_of, replayed, report
 from kernel_assay.fuzz.service.queue.ownership import check_own
 from kernel_assay.fuzz.service.queue.rows import insert, note, record_of, text_of
@@ -113,7 +114,8 @@ _JOB, _BEGUN = text(f"SELECT {_TOLD} FROM job WHERE id = :id"), text(_BEGIN.form
 
 def _devices(asked: LeaseRequest) -> list[str]:
     """Those that the worker takes jobs for, the rarer one first."""
-    return ["cuda"] * bool(asked.devices) + ["cpu"] * (not asked.gpu_only)
+    there = ["cuda"] * bool(asked.devices) + ["cpu"] * (not asked.gpu_only)
+    return [device + where for device in there for where in ((LOCAL, "") if asked.local else ("",))]
 
 
 def waiting(connection: Connection, asked: LeaseRequest) -> bool:
@@ -128,7 +130,10 @@ def waiting_for(connection: Connection, kinds: Sequence[JobKind], now: float) ->
     queued = select(task.c.device, func.count()).where(text("task.state = 'queued'"), in_time)
     if kinds:
         queued = queued.where(task.c.kind.in_([kind.value for kind in kinds]))
-    return {device: int(number) for device, number in connection.execute(queued.group_by(task.c.device))}
+    found = Counter[str]()
+    for device, number in connection.execute(queued.group_by(task.c.device)):
+        found[device.removesuffix(LOCAL)] += number
+    return dict(found)
 
 
 def _leased(connection: Connection, of: Row, now: float) -> Lease:
@@ -160,6 +165,7 @@ def meet(connection: Connection, asked: LeaseRequest, token: str, now: float) ->
         "environment": text_of(asked.environment),
         "token": token,
         "seen": now,
+        "local": asked.local,
     }
     row = insert(connection, worker).values(name=asked.worker, first_seen=now, **said)
     its_own = or_(worker.c.token == token, worker.c.seen < now - LEASE_SECONDS)  # nobody has a task by then
@@ -387,4 +393,5 @@ def _worker(row: Row, tasks: list[str]) -> Row:
     seen = {name: datetime.fromtimestamp(row[name], UTC).isoformat() for name in ("first_seen", "seen")}
     texts = {name: json.loads(row[name]) for name in ("devices", "kinds", "environment")}
     alive = time.time() - row["seen"] < LEASE_SECONDS
-    return {"name": row["name"], **texts, **seen, "drain": row["drain"], "alive": alive, "tasks": tasks}
+    same = {name: row[name] for name in ("name", "drain", "local")}
+    return {**same, **texts, **seen, "alive": alive, "tasks": tasks}

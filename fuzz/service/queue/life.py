@@ -263,6 +263,15 @@ def bisected(connection: Connection, of: Row, verdict: str, commit: str) -> None
         note(connection, SYSTEM, "bisected", words=words, **about)
 
 
+def since_fixed(connection: Connection, request: JobRequest) -> JobRequest:
+    """A bisection that names no start, of a finding that was fixed and is back: it begins where that was."""
+    if request.kind is not JobKind.BISECT or request.good or request.finding is None:
+        return request
+    found = connection.execute(_asked(request.finding.id, request.project or "")).mappings().first()
+    back = found is not None and found["state"] == "reopened" and found["fixed_commit"]
+    return request.but(good=found["fixed_commit"]) if found is not None and back else request
+
+
 def _mark(connection: Connection, row: Row, state: State, words: str, now: float) -> None:
     stored = record(connection, row["finding"], row["project"])
     at = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")

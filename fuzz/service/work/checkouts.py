@@ -190,7 +190,8 @@ class Checkouts:
             if process.returncode in {-signal.SIGXFSZ, 128 + signal.SIGXFSZ}:
                 raise UsageError(f"git {words[0]}: it writes a file of more than {MOST_MB} MB")
             if process.returncode:
-                said = err.read(65_536).decode("utf-8", "replace").strip().rpartition("\n")[2]
+                lines = err.read(65_536).decode("utf-8", "replace").strip().splitlines() or [""]
+                said = next((line for line in lines if line.startswith(("fatal: ", "error: "))), lines[-1])
                 raise UsageError(f"git {words[0]}: {said or f'exit code {process.returncode}'}"[:500])
             return out.read().decode("utf-8", "replace").strip()
 

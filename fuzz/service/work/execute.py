@@ -31,7 +31,7 @@ from kernel_assay.fuzz.service.protocol import MADE, Artifact, JobKind, JobReque
 from kernel_assay.fuzz.service.work.portable import BUNDLE, Places
 from kernel_assay.fuzz.timing import history
 from kernel_assay.fuzz.timing import text as timing_text
-from kernel_assay.kernels.catalog import read_subject, resolve
+from kernel_assay.kernels.catalog import read_subject, resolve, user_subject
 from kernel_assay.kernels.environment import environment
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.reports.plain.run_text import campaign_text
@@ -65,6 +65,10 @@ class Work:
     times: int = 0
     """Of a replay: runs of a case that passes, before it is said that it does; 0: as many as are usual."""
     memory_mb: int = MOST_MB
+    held: tuple[str, ...] = ()
+    """What each file is held to, if kassay.toml says it."""
+    left_out: str = ""
+    """Files of kassay.toml that do not load, with the reason of each."""
 
     @property
     def limits(self) -> api.SandboxLimits:
@@ -89,16 +93,48 @@ class Work:
 
     def split(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Subjects that are files, and names of built-in implementations."""
-        is_file = {text: Path(text.partition(":")[0]).suffix != "" for text in self.request.target.subjects}
+        is_file = {text: "/" in text or "." in text.partition(":")[0] for text in self.request.target.subjects}
         files = self.files([text for text, yes in is_file.items() if yes])
         return files, tuple(text for text, yes in is_file.items() if not yes)
 
 
-def held_of(work: Work) -> tuple[str, ...]:
-    """Tell what each file of the job is held to, if kassay.toml says it; references with whole paths."""
+def _as_the_project_says(work: Work) -> Work:
+    """The job with what each file is held to by kassay.toml, references with whole paths.
+
+    Without what is named twice, and files that do not load: one that is broken ends the search of no other. Raises
+    UsageError, that of the first, if none loads.
+    """
     held = held_at(work.request, work.places.sources)
-    references = dict(zip(work.request.target.references, work.files(work.request.target.references), strict=True))
-    return tuple(references.get(one, one) for one in held)
+    if not held:
+        return work
+    target = work.request.target
+    references = dict(zip(target.references, work.files(target.references), strict=True))
+    sound, wrong = dict[tuple[str, str], str](), list[UsageError]()
+    for text, its in zip(target.subjects, held, strict=True):
+        try:
+            sound.setdefault((_read(work, text, its, is_op=its not in references), its), text)
+        except UsageError as error:
+            wrong.append(error)
+    if not sound:
+        raise wrong[0]
+    return replace(
+        work,
+        request=work.request.but(target=target.but(subjects=tuple(sound.values()))),
+        held=tuple(references.get(its, its) for _, its in sound),
+        left_out="; ".join(work.places.leaving(str(error)) for error in wrong),
+    )
+
+
+def _read(work: Work, text: str, held: str, *, is_op: bool) -> str:
+    """The whole path, and function, of a kernel. Raises UsageError if its file cannot be read."""
+    (file,) = work.files([text])
+    path, _, function = file.partition(":")
+    if is_op:
+        user_subject(file, (held,) if held else ())
+    else:
+        named, _, name = held.partition(":")
+        read_subject(Path(path), op=op_name(name or Path(named).stem), function=function)
+    return f"{Path(path).resolve()}:{function}"
 
 
 def load_seconds(request: JobRequest) -> float:
@@ -110,7 +146,7 @@ def load_seconds(request: JobRequest) -> float:
 def execute(work: Work) -> Outcome:
     """Do what a task asks for; what came of it. What cannot be done is `failed`, with its reason."""
     try:
-        work = replace(work, request=at_commit(work.request, work.places.sources))
+        work = _as_the_project_says(replace(work, request=at_commit(work.request, work.places.sources)))
         done = KINDS[work.request.kind](work)
     except (UsageError, InternalError) as error:
         state = JobState.CANCELLED if work.stop.asked else JobState.FAILED
@@ -127,7 +163,7 @@ def _settings(work: Work, **more: object) -> api.RunSettings:
         "ops": target.ops,
         "subjects": files,
         "references": work.files(target.references),
-        "held": held_of(work),
+        "held": work.held,
         "backends": s.backends,
         "peers": s.peers if own else (*s.peers, *built_in),
         "dtypes": s.dtypes,
@@ -232,7 +268,12 @@ def _fuzz(work: Work) -> Outcome:
         result = _searched(work, _settings(work, seconds=seconds, cases=cases), store)
         if not work.stop.asked:
             result.verify()
-    return _of_run(work, result, result.campaign, "wrong" if result.failed else "right")
+    verdict = "wrong" if result.failed else "declined" if work.left_out else "right"
+    done = _of_run(work, result, result.campaign, verdict)
+    if not work.left_out:
+        return done
+    words = filter(None, (done.message, f"not searched: {work.left_out}"))
+    return done.but(message="; ".join(words)[:MOST_MESSAGE])
 
 
 def _judge(work: Work) -> Outcome:
@@ -346,7 +387,7 @@ def _replay_corpus(work: Work) -> Outcome:
     with Store(work.places.sources / "corpus") as stored:
         kept = [work.places.arriving(finding) for _, finding in stored.regressions()]
     with Store(work.places.store) as store:
-        own = api.UserKernels(files, held=held_of(work))
+        own = api.UserKernels(files, held=work.held)
         found = api.replay([_written(work, one) for one in kept], store=store, own=own, limits=work.limits)
     bad = [one for one in found if not one.good and one.verdict.failed]
     said = [f"{one.item.subject.key}: {one.outcome.value}: {one.verdict.message}" for one in bad]

@@ -14,7 +14,7 @@ from kernel_assay.fuzz.service.protocol import MADE, MOST_BYTES, MOST_FILES, SEN
 BUNDLE = "bundle.json"
 """The artifact that holds the files which findings need: `pull` reads it."""
 SUFFIXES = frozenset({".py", ".cu", ".cuh", ".h", ".hpp", ".toml", ".yaml", ".yml", ".json", ".jsonl"})
-NOT_SENT = "is not in what was sent"
+NOT_SENT = "is not among the files"
 R = TypeVar("R", bound=Record)
 
 

@@ -43,6 +43,8 @@ _KEPT = re.compile(
     r"|CUPY_.*|NUMBA_.*|KERNEL_ASSAY_.*|OMP_.*|CC|CXX"
 )
 """Variables that stay in a process that runs what was sent."""
+UNNAMED = "problem"
+"""The folder of what was sent, and so the name of a problem that lies in it and has no other: one bug has one name."""
 _COMPILING = threading.Lock()
 
 
@@ -116,9 +118,9 @@ class Slot:
     def written(self, files: Mapping[str, str]) -> Path:
         """A fresh folder with these files, whose names are known to be paths within it."""
         self._task += 1
-        folder = self.folder / f"sources-{self._task}"
+        folder = self.folder / f"sources-{self._task}" / UNNAMED
         shutil.rmtree(self.folder / f"sources-{self._task - 1}", ignore_errors=True)
-        folder.mkdir()
+        folder.mkdir(parents=True)
         for name, text in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

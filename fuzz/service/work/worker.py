@@ -177,7 +177,8 @@ class Worker:
     def _question(self, name: str) -> LeaseRequest:
         s = self.settings
         said = {"worker": s.name, "devices": s.devices, "gpu_only": s.gpu_only, "kinds": s.kinds, "question": name}
-        return LeaseRequest(**said, environment=environment(), wait=POLL_SECONDS)
+        local = self.checkouts.allow_local
+        return LeaseRequest(**said, local=local, environment=environment(), wait=POLL_SECONDS)
 
     def _do(self, slot: Slot, lease: Lease) -> None:
         """Do a task, and report it; one that is lost is nobody's business any more."""

@@ -26,7 +26,7 @@ def found(number=0):
 
 
 def asked(worker="w1", **more):
-    return LeaseRequest(worker=worker, environment=ENVIRONMENT, **more)
+    return LeaseRequest(worker=worker, environment=ENVIRONMENT, **{"local": True, **more})
 
 
 class Serving:

@@ -105,7 +105,7 @@ def test_proves_and_says_what_is_no_job(do):
     [
         ("../secret.py", "no path within"),
         ("/etc/passwd.py", "no path within"),
-        ("gone.py", "is not in what was sent"),
+        ("gone.py", "is not among the files"),
         ("kernel.py:run@/usr/bin/python3", "names an interpreter"),
         ("link.py", "no path within"),
     ],
@@ -180,6 +180,16 @@ reference = "right.py:double"
 [[kernels]]
 file = "thrice.py"
 reference = "right.py:treble"
+[[kernels]]
+file = "sub/../silu.py"
+op = "silu"
+"""
+BROKEN = """[[kernels]]
+file = "bad.py"
+op = "silu"
+[[kernels]]
+file = "missing.py"
+reference = "right.py:double"
 """
 
 
@@ -196,3 +206,13 @@ def test_each_kernel_of_a_project_is_held_to_what_its_file_says(do):
     done = do(files, {"kind": "fuzz", "checkout": checkout, "settings": {"peers": ["none"]}}, cases=64)
     assert done.verdict == "wrong", done.reason
     assert {finding.subject.path.rpartition("/")[2] for finding in done.findings} == {"thrice.py"}
+    files |= {"bad.py": "def run(out, x:\n", "kassay.toml": BROKEN + TOML, "sub/here": ""}
+    some = do(files, {"kind": "fuzz", "checkout": checkout, "settings": {"peers": ["none"]}}, cases=64)
+    assert {finding.subject.path.rpartition("/")[2] for finding in some.findings} == {"thrice.py"}
+    assert "not searched: /kassay/sources/bad.py does not import: SyntaxError" in some.message
+    assert some.message.endswith("; missing.py is not among the files")
+    files["thrice.py"] = "def run(x):\n    return x + x + x\n"
+    rest = do(files, {"kind": "fuzz", "checkout": checkout, "settings": {"peers": ["none"]}}, cases=16)
+    assert (rest.verdict, rest.state) == ("declined", JobState.DONE)
+    files["kassay.toml"] = BROKEN
+    assert do(files, {"kind": "fuzz", "checkout": checkout}, cases=16).reason.startswith("/kassay/sources/bad.py does")

@@ -12,7 +12,7 @@ from kernel_assay.fuzz.service.protocol import SENT, JobKind, JobRequest, Outcom
 from kernel_assay.fuzz.service.queue.database import ServerDatabase
 from kernel_assay.fuzz.service.queue.ownership import check_own
 
-ASK = {"worker": "w1", "environment": ENVIRONMENT.plain()}
+ASK = {"worker": "w1", "environment": ENVIRONMENT.plain(), "local": True}
 SOURCES = {"files": {"a.py": "x = 1"}}
 
 

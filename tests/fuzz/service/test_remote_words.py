@@ -9,7 +9,7 @@ from kernel_assay.fuzz.service import client
 
 COMMIT = "e" * 40
 STATUS = f"/v1/projects/mine/commits/{COMMIT}/status"
-ASK = {"worker": "w1", "environment": ENVIRONMENT.plain()}
+ASK = {"worker": "w1", "environment": ENVIRONMENT.plain(), "local": True}
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_who_follows_is_told_how_far_it_is_and_of_each_finding(serving, http, ka
     code, said, news = kassay("submit", "fuzz", "--op", _own(0).signature.op, "--cases", "9", "--follow")
     lines = news.splitlines()
     assert lines[0].startswith("queued, 0 before it. No worker that takes this job")
-    assert lines[1] == "running, 128 outputs judged, 1 failure met, 0 findings stored"
+    assert lines[1] == "running, 128 outputs judged, 0 findings stored, failures are looked into"
     assert lines[2].startswith("finding   ")
     assert lines[2].endswith(f"kassay pull {_own(0).id}")
     assert len(lines) == 3

@@ -16,7 +16,7 @@ from kernel_assay.fuzz.service.queue.jobs import known_ops
 from kernel_assay.fuzz.service.settings import ServiceSettings
 from kernel_assay.oracles.catalog import builtin_ops
 
-ASK = {"worker": "w1", "environment": ENVIRONMENT.plain()}
+ASK = {"worker": "w1", "environment": ENVIRONMENT.plain(), "local": True}
 JUDGE = {"kind": "judge", "sources": {"files": {"a.py": "def run(x): return x\n"}}, "target": {"folder": "."}}
 
 

@@ -263,6 +263,17 @@ def waiting(database, *kinds):
         return leases.waiting_for(connection, kinds, time.time())
 
 
+def test_a_path_is_a_repository_only_for_workers_that_were_told_so(database):
+    for repository in ("/srv/r", "https://git.example/r"):
+        checkout = Checkout(repository=repository, commit="c" * 40)
+        submit(database, kind=JobKind.REPLAY, checkout=checkout)
+    with database.reading() as connection:
+        assert leases.waiting_for(connection, (), time.time()) == {"cpu": 2}
+    assert lease(database, local=False).request.checkout.repository == "https://git.example/r"
+    assert lease(database, local=False) is None
+    assert lease(database, "other").request.checkout.repository == "/srv/r"
+
+
 def test_a_deadline(database):
     soon = time.time() + 5
     name = submit(database, deadline=datetime.fromtimestamp(soon, UTC))
@@ -394,6 +405,20 @@ def test_a_bisection_names_the_commit(database):
         end(database, lease(database), verdict=verdict, commit="b" * 40)
         with database.reading() as connection:
             assert lives.row_of(connection, met.id)[column] == "b" * 40
+
+
+def test_a_bisection_of_what_came_back_begins_where_it_was_fixed(database):
+    met, fixed = found().but(state="minimized"), "b" * 40
+    submit(database, project="p")
+    end(database, lease(database), findings=(met,))
+    asked = JobRequest(
+        kind=JobKind.BISECT, finding=met, project="p", checkout=Checkout(repository="/r", commit="c" * 40)
+    )
+    with database.writing(lazy=True) as connection:
+        assert lives.since_fixed(connection, asked).good is None
+        connection.execute(update(life).values(state="reopened", fixed_commit=fixed))
+        assert lives.since_fixed(connection, asked).good == fixed
+        assert lives.since_fixed(connection, asked.but(good="d" * 40)).good == "d" * 40
 
 
 def test_a_search_that_began_before_the_fix_does_not_reopen(database):
