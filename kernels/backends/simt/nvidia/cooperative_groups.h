@@ -207,12 +207,23 @@ inline T exclusive_scan(const Group& g, T value, simt::Place at = simt::here()) 
   return exclusive_scan(g, value, plus<T>{}, at);
 }
 
+// In the background; each is a batch of its own.
+template <class Group>
+SIMT_INLINE void memcpy_async(const Group& g, void* to, const void* from, size_t bytes) {
+  simt::copy_share(to, from, bytes, g.thread_rank(), g.size());
+  simt::commit_copies();
+}
 template <class Group, class T>
-inline void memcpy_async(const Group& g, T* to, const T* from, size_t bytes, simt::Place = simt::here()) {
-  for (size_t i = g.thread_rank(); i < bytes / sizeof(T); i += g.size()) to[i] = from[i];
+SIMT_INLINE void memcpy_async(const Group& g, T* to, size_t room, const T* from, size_t count) {
+  memcpy_async(g, static_cast<void*>(to), from, std::min(room, count) * sizeof(T));
+}
+template <unsigned But, class Group>
+inline void wait_prior(const Group& g, simt::Place at = simt::here()) {
+  simt::wait_for_copies(But);
+  g.sync(at);
 }
 template <class Group>
 inline void wait(const Group& g, simt::Place at = simt::here()) {
-  g.sync(at);
+  wait_prior<0>(g, at);
 }
 }  // namespace cooperative_groups

@@ -52,7 +52,8 @@ static Fault placed(Fault f) {
 void note(const Fault& fault, const Memory& m, bool harmless) {
   std::lock_guard<std::recursive_mutex> locked(kernel_lock);
   Fault f = placed(fault);
-  any_undefined |= f.trouble == static_cast<int32_t>(Trouble::undefined_lane);
+  auto trouble = static_cast<Trouble>(f.trouble);
+  any_undefined |= trouble == Trouble::undefined_lane || trouble == Trouble::undefined_result;
   auto [place, is_new] =
       known().try_emplace(Key{f.trouble, f.pc, f.other_pc, f.line, m.made_pc, harmless}, table->count);
   if (!is_new) ++table->records[place->second].count;

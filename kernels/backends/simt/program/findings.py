@@ -64,6 +64,7 @@ KINDS = {
     Trouble.DEADLOCK: "deadlock",
     Trouble.BAD_MASK: "bad-mask",
     Trouble.UNDEFINED_LANE: "undefined-lane",
+    Trouble.UNDEFINED_RESULT: "undefined-result",
     Trouble.ENDED_LANE: "ended-lane",
     Trouble.MEMORY_FAULT: "illegal-address",
     Trouble.STACK_OVERFLOW: "stack-overflow",

@@ -157,7 +157,7 @@ void check_grid(Place at);  // fails where blocks cannot meet
 void block_at_grid();  // all threads of the block wait for the others
 
 // warp.cpp
-extern int undefined_line;          // where undefined values are other ones; 0: nowhere
+extern int undefined_line;          // where undefined values are other ones; 0: nowhere, -1: everywhere
 void complete_without(int thread);  // it has ended: others may have waited for it
 void disagree(int thread);          // it waits, and nobody can go on: ends the launch if another's mask is to blame
 void converge_now(int warp);

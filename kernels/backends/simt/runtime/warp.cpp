@@ -2,6 +2,7 @@
 #include "state.h"
 
 #include <stdio.h>
+#include <string.h>
 
 namespace simt {
 int undefined_line;
@@ -46,14 +47,19 @@ __attribute__((noinline)) void warn_undefined(const Request& t, const Warp& w, i
   warn(f);
 }
 
+// The one that undefined values are made of there.
+unsigned char undefined_byte_at(Place at) {
+  bool is_other = at.line == undefined_line || undefined_line < 0;
+  return static_cast<unsigned char>(is_other ? ~S.launch->undefined_byte : S.launch->undefined_byte);
+}
+
 // What is read from a lane that takes no part is undefined, and does no harm to whoever drops it (CUDA C++ Programming
 // Guide, "Warp Shuffle Functions"): it is another value in each run of a case, so that results show whether it is used.
 void shuffle(Request* lanes, const Warp& w, uint32_t mask) {
   for_each(mask, [&](int lane) {
     Request& t = lanes[lane];
     int from = source_of(t, lane);
-    uint64_t byte = t.at.line == undefined_line ? ~S.launch->undefined_byte & 0xff : S.launch->undefined_byte;
-    t.result = mask & bit(from) ? lanes[from].value : byte * 0x0101010101010101u;
+    t.result = mask & bit(from) ? lanes[from].value : undefined_byte_at(t.at) * 0x0101010101010101u;
     if (!(mask & bit(from))) warn_undefined(t, w, lane, from);
   });
 }
@@ -211,6 +217,14 @@ void disagree(int thread) {
     snprintf(text, sizeof text, "%s with the mask %#x, while lane %d of it says %#x", name_of(me.op), me.mask, lane, lanes[lane].mask);
     fail(Trouble::bad_mask, me.at, text);
   });
+}
+
+void make_undefined(void* value, size_t bytes, const char* of, Place at) {
+  memset(value, undefined_byte_at(at), bytes);
+  if (!watcher || !checking || lane_of(S.current) != 1) return;  // told of once for each warp
+  Fault f{};
+  tell(f, Trouble::undefined_result, at, of);
+  warn(f);
 }
 
 // What runs together on a GPU cannot be told here. As much as can: whoever else comes to the same place before all
