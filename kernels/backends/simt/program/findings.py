@@ -79,6 +79,7 @@ _ALLOCATES = re.compile(
 _CALL = re.compile(
     r"<(?:cuda(?:Malloc|HostAlloc|HostRegister)\w*|(?:__wrap_)?malloc|_Zn[wa][mj])@plt>\n\s*([0-9a-f]+):"
 )
+_MAIN = re.compile(r"^(?:\w[\w\s:]*?)?\bmain\s*\(", re.MULTILINE)
 _SHARED = 8
 _NOWHERE = Path("-")
 _SEVERAL = 2
@@ -128,6 +129,8 @@ class Table(ctypes.Structure):
         ("order", ctypes.c_uint32),
         ("seed", ctypes.c_uint64),
         ("outcome", ctypes.c_uint64),
+        ("running_line", ctypes.c_int32),
+        ("running_file", ctypes.c_char * 256),
         ("running", ctypes.c_char * 128),
         ("refused", ctypes.c_char * 512),
         ("records", Entry * 512),
@@ -231,6 +234,16 @@ class Telling:
             order=ORDERS[table.order],
             seed=table.seed,
         )
+
+    def launched(self, table: Table) -> Place:
+        """The line of the launch that is running."""
+        return Place(file=self._path(_text(table.running_file)), line=table.running_line)
+
+    def main(self) -> Place | None:
+        """The line of the main function, where a line begins with it."""
+        found = ((path, text, _MAIN.search(text)) for path, text in self.program.texts.items())
+        places = ((self._path(str(p.absolute())), t.count("\n", 0, m.end()) + 1) for p, t, m in found if m)
+        return next((Place(file=file, line=line) for file, line in places), None)
 
     def _at(self, pc: int) -> Place | None:
         """The line of an instruction, if it is known."""

@@ -144,6 +144,8 @@ cudaError_t launch_kernel(const char* kernel, Place at, const Config& c, void (*
   launched = {kernel, at};
   passed = pointers;
   parameters = reinterpret_cast<uintptr_t>(arguments), parameters_end = parameters + bytes;
+  table->running_line = at.line;
+  set_file(table->running_file, at.file);
   snprintf(table->running, sizeof table->running, "%s", placed(kernel, at).c_str());
   ++table->launches;
   fflush(stdout);

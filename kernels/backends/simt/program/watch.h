@@ -65,7 +65,8 @@ struct Table {
   uint32_t count, lost, launches, order;
   uint64_t seed;
   uint64_t outcome;  // a digest of what the host has read since a value was undefined
-  char running[128];  // the kernel; empty: none
+  int32_t running_line;
+  char running_file[256], running[128];  // where it was launched; the kernel, empty: none
   char refused[512];
   Record records[512];
 };
