@@ -53,6 +53,7 @@ static Fault placed(Fault f) {
 
 // What tells apart launches of one line that fail, but for numbers in it.
 static std::string reason_of(const Fault& f) {
+  if (f.trouble == static_cast<int32_t>(Misuse::host_address)) return f.text;
   std::string text = f.trouble == static_cast<int32_t>(Misuse::api_error) ? f.text : "";
   text.erase(std::remove_if(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }), text.end());
   return text;

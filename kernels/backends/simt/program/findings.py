@@ -36,6 +36,7 @@ class Misuse(IntEnum):
     UNSYNCHRONIZED = 74
     HOST_CRASH = 75
     STREAM_RACE = 76
+    HOST_ADDRESS = 77
 
 
 _WORDS = {
@@ -51,6 +52,7 @@ _WORDS = {
     Misuse.COPIED_BEYOND: "{said} {verb} {bytes} bytes from byte {offset} of {memory}{at}, but it has {whole} bytes",
     Misuse.UNSYNCHRONIZED: "the host {verb} {memory}{at}, while {other} may still {others} it: the host has not waited",
     Misuse.STREAM_RACE: "{who} {access}{at}, while {other}, in another stream, may still {others} it",
+    Misuse.HOST_ADDRESS: "{passer} {said}{at}, {meaning}",
     Misuse.HOST_CRASH: "the program itself ended{at}: {said}",
 }
 KINDS = {
@@ -80,6 +82,13 @@ _CALL = re.compile(
     r"<(?:cuda(?:Malloc|HostAlloc|HostRegister)\w*|(?:__wrap_)?malloc|_Zn[wa][mj])@plt>\n\s*([0-9a-f]+):"
 )
 _MAIN = re.compile(r"^(?:\w[\w\s:]*?)?\bmain\s*\(", re.MULTILINE)
+_MEANINGS = {
+    5: "an address of the host: cudaGetSymbolAddress gives the device's",
+    6: "an address of the host: cudaGetSymbolAddress gives the device's",
+    9: "an address of the host: a variable of the device that holds it can be copied",
+    10: "whose virtual functions are the host's: a kernel must construct it",
+}
+"""By kind in program/watch.h."""
 _SHARED = 8
 _NOWHERE = Path("-")
 _SEVERAL = 2
@@ -357,6 +366,8 @@ class Telling:
         scene, fault = self._scene(e, name)
         said: dict[str, Any] = {
             "who": scene.who(fault) if fault.thread >= 0 else _text(fault.file) or _text(fault.text) or "the host",
+            "passer": f"{scene.who(fault)} reads" if fault.thread >= 0 else "the host passes",
+            "meaning": _MEANINGS.get(e.memory.kind, ""),
             "access": scene.access(fault),
             "verb": "writes" if fault.writes else "reads",
             "memory": name or "memory",

@@ -167,7 +167,7 @@ inline void converge(int warp) {
 }
 
 // What a program has in place of a launch that ends with its first fault (program/*.cpp); null: there is none.
-constexpr int a_write = 1, reads_too = 2, by_host = 4, polls = 8, strongly = 16, publishes = 32;  // how it accesses; polls: a volatile read; publishes: behind a fence
+constexpr int a_write = 1, reads_too = 2, by_host = 4, polls = 8, strongly = 16, publishes = 32, constructs = 64;  // how it accesses; polls: a volatile read; publishes: behind a fence
 struct Watcher {
   void (*found)(const Fault& fault, bool harmless);  // goes on behind it
   bool (*judged)(uintptr_t at, size_t bytes, int how, uintptr_t pc);  // whether it has said all there is to say of an access
