@@ -17,6 +17,7 @@ from kernel_assay.corpus.model.base import Record
 from kernel_assay.kernels.backends.simt.emulator import ORDERS, Fault, Shape, Tensor, Trouble
 from kernel_assay.kernels.backends.simt.faults import Scene
 from kernel_assay.kernels.backends.simt.program.compile import Program
+from kernel_assay.kernels.backends.simt.program.elements import element_bytes
 from kernel_assay.kernels.backends.simt.toolchain import Built, SharedArray, frames_of, place_of
 
 
@@ -334,9 +335,10 @@ class Telling:
     def _scene(self, e: Entry, name: str) -> tuple[Scene, Fault]:
         """The launch as faults.py describes one, with the one memory that counts, by its name."""
         fault = Fault.from_buffer_copy(e.fault)
-        size = max(fault.bytes, 1)
-        fits = e.memory.offset % size == 0 and e.memory.bytes % size == 0 and fault.bytes in {1, 2, 4, 8, 16}
-        fits = fits and not self._of_structures(name)
+        size = self._element(name, e.memory)
+        rest = e.memory.offset % max(size, 1)
+        fits = size > 0 and e.memory.bytes % size == 0
+        fits = fits and (rest + fault.bytes <= size or not (rest or fault.bytes % size))
         arrays, tensors = tuple[SharedArray, ...](), tuple[Tensor, ...]()
         if e.memory.kind == _SHARED or (name and not (fits and " " not in name)):
             arrays = (SharedArray(name, "", 0, e.memory.bytes),)
@@ -348,12 +350,12 @@ class Telling:
         shape = Shape(grid, block, e.memory.bytes)
         return Scene(_NOWHERE, Built(self.program.executable, arrays), shape, tensors, self._shown), fault
 
-    def _of_structures(self, name: str) -> bool:
-        """Whether a pointer of that name is to structures of the program: an access is to a field, and no element."""
-        pointer = re.compile(rf"\b(\w+)(?:\s+const)?\s*\*(?:[^;(){{}}]*\*|\s*__restrict__)?\s*{re.escape(name)}\b")
-        texts = self.program.texts.values()
-        words = {m[1] for text in texts for m in pointer.finditer(text)}
-        return any(re.search(rf"\b(?:struct|class)\b[^;{{]*\b{word}\s*{{", text) for word in words for text in texts)
+    def _element(self, name: str, memory: Memory) -> int:
+        """Bytes of an element of a variable; 0: unknown."""
+        owner, made = self._owner(memory)
+        lines = self.program.texts.get(Path(made.file), "").splitlines()[: made.line] if owner and made else []
+        text = "\n".join(self.program.texts.values())
+        return element_bytes(name, "\n".join(lines), text, is_array=bool(memory.name))
 
     def _fault(self, e: Entry, name: str) -> str:
         scene, fault = self._scene(e, name)
