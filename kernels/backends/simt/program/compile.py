@@ -337,9 +337,8 @@ def _function_lines(names: set[str], executable: Path) -> list[str]:
     if not names:
         return []
     named = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
-    symbol = re.compile(
-        rf"^([0-9a-f]+) ([0-9a-f]+) (?:[tTwWui] (?:[^(\n]*\b)?({named})(?:<[^\n]*>)?\(|[VvdDrR] vtable for (.+)$)", re.MULTILINE
-    )
+    kinds = rf"[tTwWui] (?:[^(\n]*\b)?({named})(?:<[^\n]*>)?\(|[VvdDrR] vtable for (.+)$"
+    symbol = re.compile(rf"^([0-9a-f]+) ([0-9a-f]+) (?:{kinds})", re.MULTILINE)
     table = run_tool(["nm", "-SC", "--defined-only", str(executable)], str(executable.parent))
     return [
         f"variable {_KINDS['function' if m[3] else 'class']} {m[1]} {int(m[2], 16)} {_word(m[3] or m[4])}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _SIZES = {
     1: r"(?:unsigned |signed )?char|bool|u?int8_t|uchar|(?:std::)?byte|__nv_fp8_e4m3|__nv_fp8_e5m2",
@@ -13,13 +14,16 @@ _SIZES = {
 _VECTORS = {"char": 1, "short": 2, "int": 4, "float": 4, "long": 8, "longlong": 8, "double": 8}
 _VECTOR = re.compile(r"u?(char|short|int|float|longlong|long|double)([1-4])")
 _TYPE = "|".join([*_SIZES.values(), _VECTOR.pattern.replace("(", "(?:")])
-_BETWEEN = r"(?:\s|\*|const\b|__restrict__|restrict\b|volatile\b|\w+(?:\s*\[[^\]]*\])*(?:\s*=[^,;(){}]*)?,\s*(?=[*\w]))*"
+_BETWEEN = (
+    r"(?:\s|\*|const\b|__restrict__|restrict\b|volatile\b|\w+(?:\s*\[[^\]]*\])*(?:\s*=[^,;(){}]*)?,\s*(?=[*\w]))*"
+)
 """Between a type and a variable: other variables of the same declaration."""
 _ALIAS = re.compile(rf"\b(?:typedef\s+({_TYPE})\s+(\w+)\s*;|using\s+(\w+)\s*=\s*({_TYPE})\s*;)")
 _OTHERS = re.compile(r"\b(?:struct|class|union|enum|typename|using)\s+(\w+)|\btypedef\b[^;]*?(\w+)\s*;")
 _COMMENT = re.compile(r"//[^\n]*")
 
 
+@lru_cache(maxsize=64)
 def element_bytes(name: str, before: str, text: str, *, is_array: bool) -> int:
     """Bytes of an element by the last declaration of a variable, or by all, if they agree; 0: not known.
 
