@@ -29,6 +29,7 @@ from kernel_assay.fuzz.debugging.profiling import TOOLS as TOOLS_OF_TIME
 from kernel_assay.fuzz.debugging.profiling import by_ncu, by_nsys, by_torch, lacking
 from kernel_assay.fuzz.debugging.target import TARGET, aimed
 from kernel_assay.fuzz.replay.replay import Item, moved
+from kernel_assay.fuzz.settings import LONGEST
 from kernel_assay.fuzz.triage.sanitize import placed_here, placed_on_gpu, sanitize
 from kernel_assay.kernels.nvidia.sanitizer import PROGRAM, TOOLS
 from kernel_assay.reports.plain.terminal import table
@@ -36,7 +37,7 @@ from kernel_assay.reports.words import figure
 
 _timeout = click.option(
     "--timeout",
-    type=Seconds(1.0),
+    type=Seconds(1.0, LONGEST),
     default=60.0,
     show_default=True,
     help="Seconds for one run under one tool.",

@@ -46,11 +46,7 @@ class AtLeast(click.ParamType):  # type: ignore[type-arg]  # not generic in clic
 
 
 class Seconds(AtLeast):
-    """A length of time: a number of seconds, or `90s`, `5m`, `8h`; a day at most."""
-
-    def __init__(self, least: float) -> None:
-        """least: seconds."""
-        super().__init__(least, LONGEST)
+    """A length of time in seconds: `90`, `90s`, `5m` or `8h`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Raises click's own UsageError for what is none."""
@@ -86,7 +82,7 @@ def box_options(command: Callable[..., int]) -> Callable[..., int]:
     usual = SandboxLimits()
     timed = click.option(
         "--timeout",
-        type=Seconds(0.01),
+        type=Seconds(0.01, LONGEST),
         default=usual.timeout,
         show_default=True,
         help="Seconds for one execution.",

@@ -4,7 +4,7 @@ import pytest
 
 from kernel_assay.kernels.backends.simt.program.elements import element_bytes
 
-TYPES = "struct Foo { int a; };\ntypedef double real;\nusing small = short;\ntemplate <typename T> T f();\n"
+TYPES = "struct Foo { int a; };\ntypedef double real;\nusing namespace std;\ntemplate <typename T> T f();\n"
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,8 @@ TYPES = "struct Foo { int a; };\ntypedef double real;\nusing small = short;\ntem
         ("q", "unsigned long long *p = nullptr, *q;", 8),
         ("v", "float3 const* v;", 12),
         ("h", "half2* h; // float* h;", 4),
-        ("r", "real *r;", 8),
-        ("s", "small *q, *s{};", 2),
+        ("r", "real *r;", 0),
+        ("s", "short *q, *s{};", 2),
         ("p[0]", "float* p[2];", 4),
         ("pp", "int **pp;", 8),
         ("b[i].x", "struct B { short *y, *x; };", 2),

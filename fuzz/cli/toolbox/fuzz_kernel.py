@@ -31,7 +31,9 @@ _MOST_CASES = 1_000_000
 @click.option("--budget", metavar="TIME", help=f"How long to search: 30, 30s, 5m.  [default: {_BUDGET}]")
 @click.option("--cases", type=AtLeast(1, _MOST_CASES), help="Stop after so many cases instead.")
 @click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Makes the same cases again.")
-@click.option("--timeout", type=Seconds(0.1), default=10.0, show_default=True, help="Seconds that a case may take.")
+@click.option(
+    "--timeout", type=Seconds(0.1, LONGEST), default=10.0, show_default=True, help="Seconds that a case may take."
+)
 @click.option("--open", "is_open", is_flag=True, help="Do not close the kernel and inputs(draw) in.")
 @click.option(
     "--keep",

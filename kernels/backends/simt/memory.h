@@ -28,7 +28,7 @@ SIMT_STORE(__stwt)
 
 namespace simt {
 template <size_t N>
-SIMT_UNSEEN inline void land(char* to, const void* held) {
+SIMT_UNSEEN inline void land(void* to, const void* held) {
   struct Bytes {
     char b[N];
   };
