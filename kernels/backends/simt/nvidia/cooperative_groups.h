@@ -147,30 +147,18 @@ inline void sync(const Group& g, simt::Place at = simt::here()) {
   g.sync(at);
 }
 
-template <class T>
-struct plus {
-  T operator()(T a, T b) const { return a + b; }
-};
-template <class T>
-struct less {
-  T operator()(T a, T b) const { return b < a ? b : a; }
-};
-template <class T>
-struct greater {
-  T operator()(T a, T b) const { return a < b ? b : a; }
-};
-template <class T>
-struct bit_and {
-  T operator()(T a, T b) const { return a & b; }
-};
-template <class T>
-struct bit_or {
-  T operator()(T a, T b) const { return a | b; }
-};
-template <class T>
-struct bit_xor {
-  T operator()(T a, T b) const { return a ^ b; }
-};
+#define SIMT_FUNCTOR(NAME, EXPRESSION) \
+  template <class T>                   \
+  struct NAME {                        \
+    T operator()(T a, T b) const { return EXPRESSION; } \
+  };
+SIMT_FUNCTOR(plus, a + b)
+SIMT_FUNCTOR(less, b < a ? b : a)
+SIMT_FUNCTOR(greater, a < b ? b : a)
+SIMT_FUNCTOR(bit_and, a & b)
+SIMT_FUNCTOR(bit_or, a | b)
+SIMT_FUNCTOR(bit_xor, a ^ b)
+#undef SIMT_FUNCTOR
 
 // Everybody gets f over the whole group. Neighbours come together first, as in a tree: lanes stay in order, and the sum
 // of a warp takes five shuffles and one that tells it.

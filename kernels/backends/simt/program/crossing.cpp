@@ -69,9 +69,10 @@ void add_symbol(uintptr_t begin, size_t bytes, Kind kind, const char* name) {
   snprintf(m.name, sizeof m.name, "%s", name);
 }
 
-void host_learns(uintptr_t address) { learnt.insert(address - memory_at(address).offset); }
 void host_learns(const void* at, size_t bytes) {
-  each_word(at, bytes, [](uintptr_t place, uintptr_t word) { crossed.count(place) ? void() : host_learns(word); });
+  each_word(at, bytes, [](uintptr_t place, uintptr_t word) {
+    if (!crossed.count(place)) learnt.insert(word - memory_at(word).offset);
+  });
 }
 
 bool is_of_host(const void* at) {

@@ -232,7 +232,7 @@ API cudaError_t cudaGetSymbolAddress(void** to, const void* s) {
   char* at = nullptr;
   cudaError_t e = symbol(s, 0, 0, &at, __func__, CALLER);
   *to = at;
-  host_learns(reinterpret_cast<uintptr_t>(at));
+  host_learns(to, sizeof *to);
   return e ? e : FINE;
 }
 API cudaError_t cudaGetSymbolSize(size_t* to, const void* s) {

@@ -120,8 +120,7 @@ bool is_reachable(uintptr_t at);
 
 // crossing.cpp
 void add_symbol(uintptr_t begin, size_t bytes, Kind kind, const char* name);
-void host_learns(const void* at, size_t bytes);  // the device has put it there
-void host_learns(uintptr_t address);
+void host_learns(const void* at, size_t bytes);  // addresses that the device has put there
 bool is_of_host(const void* at);  // a variable's address, as the host has it
 void judge_arguments(const void* at, size_t bytes, const char* kernel, Place where);
 void cross(const void* to, const void* from, size_t bytes);  // a copy was made

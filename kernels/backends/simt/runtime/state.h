@@ -185,6 +185,7 @@ void set_place(Fault& fault, Place at);
 void set_file(char (&to)[256], const char* file);
 void tell(Fault& fault, Trouble trouble, Place at, const char* text);  // block.cpp
 void warn(const Fault& fault);  // the first one is kept
+void warn(Trouble trouble, int thread, Place at, const char* text);  // block.cpp
 uint64_t relative(const void* code);
 void find_library(const void* anchor);
 uintptr_t library_start();
