@@ -17,7 +17,7 @@ from kernel_assay.corpus.storage.opening import open_store
 from kernel_assay.corpus.storage.place import Place
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.cli.options import (
-    AtLeast,
+    Seconds,
     contract_option,
     device_option,
     json_option,
@@ -37,7 +37,7 @@ from kernel_assay.reports.words import figure
 
 _timeout = click.option(
     "--timeout",
-    type=AtLeast(1.0, LONGEST),
+    type=Seconds(1.0, LONGEST),
     default=60.0,
     show_default=True,
     help="Seconds for one run under one tool.",

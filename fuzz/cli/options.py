@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.checking.user_references import add_reference
 from kernel_assay.fuzz.replay.baseline import check_base
-from kernel_assay.fuzz.settings import LARGEST, LONGEST, MOST_MB, SandboxLimits
+from kernel_assay.fuzz.settings import LARGEST, LONGEST, MOST_MB, SandboxLimits, seconds_of
 from kernel_assay.oracles.catalog import add_contract
 from kernel_assay.reports.options import PlaceType, existing_corpus
 
@@ -42,6 +43,16 @@ class AtLeast(click.ParamType):  # type: ignore[type-arg]  # not generic in clic
         option, kind = param.opts[0] if param else "it", "whole number" if self.name == "integer" else "number"
         end = f"most {self.most}" if number > self.most else f"least {self.least}"
         raise click.UsageError(f"{option} must be a {kind} of at {end}, not {value!r}")
+
+
+class Seconds(AtLeast):
+    """A length of time in seconds: `90`, `90s`, `5m` or `8h`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Raises click's own UsageError for what is none."""
+        with suppress(UsageError):  # the sentence of a number says more
+            value = seconds_of(str(value))
+        return super().convert(value, param, ctx)
 
 
 def corpus_option(command: Callable[..., Any], **more: Any) -> Callable[..., Any]:
@@ -71,7 +82,7 @@ def box_options(command: Callable[..., int]) -> Callable[..., int]:
     usual = SandboxLimits()
     timed = click.option(
         "--timeout",
-        type=AtLeast(0.01, LONGEST),
+        type=Seconds(0.01, LONGEST),
         default=usual.timeout,
         show_default=True,
         help="Seconds for one execution.",

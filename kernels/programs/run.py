@@ -29,6 +29,8 @@ from kernel_assay.kernels.backends.simt.program.findings import (
 from kernel_assay.kernels.sandbox.closing import enclosure_of
 
 _SCRATCH_MB = 4096
+_DOUBTED = ("undefined-lane", "undefined-result")
+_EVERYWHERE = -1
 _MOST_DOUBTED = 4
 """Notes of a run that are looked into: each by a run more, or three."""
 
@@ -67,9 +69,9 @@ def run_program(program: Program, settings: Settings, sources: Sequence[str]) ->
         told = telling.findings(table)
         found += told if program.fast or not settings.closed else _used(program, settings, list(told), code, table)
         if code is None:
-            found.append(_timeout(table, settings.timeout))
+            found.append(_timeout(telling, table, settings.timeout))
         elif code > 0:
-            failed.append(_failed(table, code))
+            failed.append(_failed(telling, table, code))
         elif code < 0 and not any(f.kind == "host-crash" and f.seed == table.seed for f in found):
             found.append(_killed(table, -code))
     if all(f.harmless for f in found):  # else they say why
@@ -79,7 +81,7 @@ def run_program(program: Program, settings: Settings, sources: Sequence[str]) ->
         runs=settings.orders,
         launches=launches,
         exit_code=codes[0],
-        findings=merged(found),
+        findings=merged([f for f in found if not (f.kind == "undefined-result" and f.harmless)]),
     )
 
 
@@ -89,16 +91,18 @@ def _used(
     """The same; a note of an undefined value is a finding where what the host reads depends on the value.
 
     Told by runs with another value there, twice, and one with the same: a program that is never twice the same is
-    believed in nothing.
+    believed in nothing. Before that a run with other values everywhere tells whether there is anything to look for.
     """
 
     def outcome(line: int) -> tuple[int | None, int]:
         again, seen = _run(program, settings, table.seed, is_first=False, undefined_line=line)
         return again, seen.outcome
 
-    first, left = (code, table.outcome), _MOST_DOUBTED
+    first = (code, table.outcome)
+    any_doubt = code is not None and any(f.kind in _DOUBTED for f in found)
+    left = _MOST_DOUBTED if any_doubt and outcome(_EVERYWHERE) != first else 0
     for one in found:
-        doubted = one.kind == "undefined-lane" and one.place and code is not None and left > 0
+        doubted = one.kind in _DOUBTED and one.place and left > 0
         left -= bool(doubted)
         if doubted and one.place and (other := outcome(one.place.line)) != first:
             is_used = outcome(0) == first and outcome(one.place.line) == other
@@ -108,16 +112,18 @@ def _used(
             yield one
 
 
-def _timeout(table: Table, seconds: float) -> ProgramFinding:
+def _timeout(telling: Telling, table: Table, seconds: float) -> ProgramFinding:
     where = table.running.decode("utf-8", "replace")
     doing = f"in kernel {where}" if where else "on the host"
     words = f"it did not end in {seconds:g} s and was {doing}"
-    return ProgramFinding(kind="timeout", message=words, order=ORDERS[table.order], seed=table.seed)
+    place = telling.launched(table) if where else telling.main()
+    return ProgramFinding(kind="timeout", message=words, place=place, order=ORDERS[table.order], seed=table.seed)
 
 
-def _failed(table: Table, code: int) -> ProgramFinding:
+def _failed(telling: Telling, table: Table, code: int) -> ProgramFinding:
+    words = f"the program ended with {code}"
     return ProgramFinding(
-        kind="exit-code", message=f"the program ended with {code}", order=ORDERS[table.order], seed=table.seed
+        kind="exit-code", message=words, place=telling.main(), order=ORDERS[table.order], seed=table.seed
     )
 
 

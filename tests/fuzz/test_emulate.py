@@ -91,7 +91,7 @@ OPTIONS = {
     "--std": st.sampled_from(["c++17", "c++20"]),
     "--orders": st.integers(1, 1000).map(str),
     "--seed": st.integers(0, 2**40).map(str),
-    "--timeout": st.floats(0.1, 86400).map(repr),
+    "--timeout": st.floats(0.1, 86400).map(repr) | st.sampled_from(["5s", "0.5m"]),
     "--open": st.none(),
     "--fast": st.none(),
     "--jobs": st.integers(1, 16).map(str),

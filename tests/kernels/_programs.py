@@ -16,3 +16,11 @@ def ran(program, folder, name="p", arguments=(), **how):
         found = run_program(program, Settings(arguments, out=out, **how), [name])
         out.seek(0)
         return found, out.read().decode()
+
+
+def seen(folder, text, arguments=(), defines=(), **how):
+    """What is a finding, by kind and the words of its line's comment; and what was printed."""
+    found, printed = ran(compiled(folder, text, defines), folder, arguments=arguments, **how)
+    lines = text.splitlines()
+    told = {(f.kind, lines[f.place.line - 1].rpartition("// ")[2], f.harmless) for f in found.findings}
+    return {(kind, mark) for kind, mark, harmless in told if not harmless}, told, printed

@@ -1,9 +1,7 @@
 """Where threads of a program meet, or should have: CUB's temporary memory, halves of barriers, lanes of shuffles."""
 
-from pathlib import Path
-
 import pytest
-from _programs import compiled, ran
+from _programs import compiled, ran, seen
 
 from kernel_assay.kernels.backends.simt.toolchain import missing
 
@@ -151,14 +149,6 @@ int main(int count, char**) {
 """
 
 
-def seen(folder, text, arguments=(), defines=(), **how):
-    """What is a finding, by kind and the words of its line's comment; and what was printed."""
-    found, printed = ran(compiled(folder, text, defines), folder, arguments=arguments, **how)
-    lines = text.splitlines()
-    told = {(f.kind, lines[f.place.line - 1].rpartition("// ")[2], f.harmless) for f in found.findings}
-    return {(kind, mark) for kind, mark, harmless in told if not harmless}, told, printed
-
-
 def test_cubs_temporary_memory_needs_a_barrier_before_it_is_used_again(tmp_path):
     marks = ("radix", "striped", "merges", "through")
     assert seen(tmp_path, CUB)[0] == {("race", mark) for mark in marks}
@@ -176,13 +166,6 @@ def test_an_undefined_value_is_a_finding_where_the_host_gets_what_depends_on_it(
     assert (found, printed) == (set(), "210 136")
     assert told == {("undefined-lane", mark, True) for mark in ("dropped", "lost", "kept")}
     assert seen(tmp_path, LANES, ["more"])[0] == {("undefined-lane", "added"), ("undefined-lane", "kept")}
-
-
-@pytest.mark.parametrize(("defines", "kinds"), [((), set()), (("PLANTED",), {"race"})])
-def test_a_constructor_writes_where_virtual_functions_are(tmp_path, defines, kinds):
-    text = (Path(__file__).parents[2] / "scripts/bench/program_kernels/virtual_functions.cu").read_text()
-    told, *_ = seen(tmp_path, text, defines=defines)
-    assert {kind for kind, _ in told} == kinds
 
 
 def test_what_one_line_does_to_two_allocations_are_two_findings(tmp_path):

@@ -172,6 +172,7 @@ def test_what_is_right_is_silent_and_the_blocks_share_it_but_for_the_first_order
         found, printed = ran(program, tmp_path, seed=seed, orders=runs, arguments=("right",))
         (told,) = [f for f in found.findings if not f.harmless]
         assert (told.kind, told.message, told.count) == ("exit-code", "the program ended with 7", runs)
+        assert PROGRAM.splitlines()[told.place.line - 1].startswith("int main(")
         values, shared = printed.rsplit(" ", 1)
         assert values == "7 15 1 15"
         assert (int(shared).bit_count() > 1) == (seed > 0)

@@ -178,6 +178,7 @@ def test_a_kernel_that_never_ends(tmp_path):
     found, _ = run(tmp_path, LOOP, timeout=1.0)
     assert found.exit_code is None
     assert found.findings[0].message == "it did not end in 1 s and was in kernel k (p0.cu, line 4)"
+    assert kinds(found) == [("timeout", 4)]
 
 
 def test_a_program_ends_with_the_process_that_started_it(tmp_path):

@@ -11,7 +11,7 @@ import click
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.program import program
-from kernel_assay.fuzz.cli.options import AtLeast, json_option
+from kernel_assay.fuzz.cli.options import AtLeast, Seconds, json_option
 from kernel_assay.fuzz.cli.output import FOUND, check_files, write_json
 from kernel_assay.fuzz.settings import LONGEST
 from kernel_assay.kernels.backends.simt.program.compile import Request, compile_program
@@ -47,7 +47,7 @@ class _Command(click.Command):
 )
 @click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="The order of the first run.")
 @click.option(
-    "--timeout", type=AtLeast(0.1, LONGEST), default=_SECONDS, show_default=True, help="Seconds that a run may take."
+    "--timeout", type=Seconds(0.1, LONGEST), default=_SECONDS, show_default=True, help="Seconds that a run may take."
 )
 @click.option("--fast", is_flag=True, help="Judge no accesses, and run blocks on all processors.")
 @click.option("--jobs", type=AtLeast(1, 16), metavar="N", help="With --fast: run blocks on N processors, up to 16.")

@@ -9,7 +9,7 @@ import click
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.program import program
-from kernel_assay.fuzz.cli.options import AtLeast, json_option
+from kernel_assay.fuzz.cli.options import AtLeast, Seconds, json_option
 from kernel_assay.fuzz.cli.output import FOUND, check_files, write_json
 from kernel_assay.fuzz.settings import LONGEST, seconds_of
 from kernel_assay.kernels.programs.fuzz_kernel import Limits, read_witness, repeat, search_kernel
@@ -32,7 +32,7 @@ _MOST_CASES = 1_000_000
 @click.option("--cases", type=AtLeast(1, _MOST_CASES), help="Stop after so many cases instead.")
 @click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Makes the same cases again.")
 @click.option(
-    "--timeout", type=AtLeast(0.1, LONGEST), default=10.0, show_default=True, help="Seconds that a case may take."
+    "--timeout", type=Seconds(0.1, LONGEST), default=10.0, show_default=True, help="Seconds that a case may take."
 )
 @click.option("--open", "is_open", is_flag=True, help="Do not close the kernel and inputs(draw) in.")
 @click.option(

@@ -37,6 +37,7 @@ class Trouble(IntEnum):
     UNSUPPORTED = 16
     ENDED_LANE = 17
     LAUNCH_BOUNDS = 18
+    UNDEFINED_RESULT = 19
 
 
 class Argument(ctypes.Structure):

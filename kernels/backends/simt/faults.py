@@ -43,6 +43,7 @@ _SENTENCES = {
     Trouble.READ_ONLY: "{who} {access}{at}, {input}",
     Trouble.BAD_INDEX: "{who} uses {said}{at}{size}",
     Trouble.UNDEFINED_LANE: "{said}: an undefined value, of {who}{at}",
+    Trouble.UNDEFINED_RESULT: "{said} gives {who} an undefined value{at}: the result is the first thread's",
     Trouble.UNSUPPORTED: "{said} is not emulated{at}",
     Trouble.LAUNCH_BOUNDS: "the launch fails: {said}",
     Trouble.ENDED_LANE: "{who} has ended and is named in the mask of {said}{at}: it is not waited for",

@@ -25,3 +25,32 @@ SIMT_STORE(__stcs)
 SIMT_STORE(__stwb)
 SIMT_STORE(__stwt)
 #undef SIMT_STORE
+
+namespace simt {
+template <size_t N>
+SIMT_UNSEEN inline void land(void* to, const void* held) {
+  struct Bytes {
+    char b[N];
+  };
+  copies(to, N, SIMT_CALLER);
+  copy_unseen<Bytes>(to, held);
+}
+template <size_t N>
+SIMT_INLINE void copy_each(char* to, const char* from, size_t bytes, size_t rank, size_t size) {
+  for (size_t i = rank * N; i < bytes; i += size * N) {
+    char held[N];
+    memcpy(held, from + i, N);
+    land<N>(to + i, held);
+  }
+}
+// The share of one thread of a group, in the largest pieces that addresses and size allow.
+SIMT_INLINE void copy_share(void* to, const void* from, size_t bytes, size_t rank, size_t size) {
+  size_t odd = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes;
+  auto* t = static_cast<char*>(to);
+  auto* f = static_cast<const char*>(from);
+  if (odd % 16 == 0) copy_each<16>(t, f, bytes, rank, size);
+  else if (odd % 8 == 0) copy_each<8>(t, f, bytes, rank, size);
+  else if (odd % 4 == 0) copy_each<4>(t, f, bytes, rank, size);
+  else copy_each<1>(t, f, bytes, rank, size);
+}
+}  // namespace simt

@@ -50,6 +50,7 @@ enum class Trouble : int32_t {
   unsupported,         // an instruction of PTX that is not emulated
   ended_lane,          // a warning: a lane that an operation of the warp names has ended
   launch_bounds,       // more threads in a block than the kernel has them for
+  undefined_result,    // a warning: what a function gives only one of the threads that call it
 };
 
 // What went wrong, where, and who else was involved. Numbers only: words are made in kernels/backends/simt/faults.py.
@@ -130,6 +131,8 @@ SIMT_API int barrier(Vote vote, int said, Place at);
 SIMT_API uint64_t warp(Op op, uint32_t mask, uint64_t value, uint32_t which, uint32_t width, Place at);
 // The same for what needs every lane's operands at once: together(values) runs once, with 32 of them.
 SIMT_API void warp_together(void (*together)(uint64_t*), uint64_t value, Place at);
+// What a function leaves undefined for this thread; of: the function.
+SIMT_API void make_undefined(void* value, size_t bytes, const char* of, Place at);
 SIMT_API uint32_t active_lanes(Place at);  // those that come to this place together
 SIMT_API void step_aside();               // lets others run: in loops that wait for another thread
 SIMT_API void poll();                     // a read that may be one of many, by which it waits for another

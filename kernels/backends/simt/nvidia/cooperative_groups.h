@@ -147,30 +147,18 @@ inline void sync(const Group& g, simt::Place at = simt::here()) {
   g.sync(at);
 }
 
-template <class T>
-struct plus {
-  T operator()(T a, T b) const { return a + b; }
-};
-template <class T>
-struct less {
-  T operator()(T a, T b) const { return b < a ? b : a; }
-};
-template <class T>
-struct greater {
-  T operator()(T a, T b) const { return a < b ? b : a; }
-};
-template <class T>
-struct bit_and {
-  T operator()(T a, T b) const { return a & b; }
-};
-template <class T>
-struct bit_or {
-  T operator()(T a, T b) const { return a | b; }
-};
-template <class T>
-struct bit_xor {
-  T operator()(T a, T b) const { return a ^ b; }
-};
+#define SIMT_FUNCTOR(NAME, EXPRESSION) \
+  template <class T>                   \
+  struct NAME {                        \
+    T operator()(T a, T b) const { return EXPRESSION; } \
+  };
+SIMT_FUNCTOR(plus, a + b)
+SIMT_FUNCTOR(less, b < a ? b : a)
+SIMT_FUNCTOR(greater, a < b ? b : a)
+SIMT_FUNCTOR(bit_and, a & b)
+SIMT_FUNCTOR(bit_or, a | b)
+SIMT_FUNCTOR(bit_xor, a ^ b)
+#undef SIMT_FUNCTOR
 
 // Everybody gets f over the whole group. Neighbours come together first, as in a tree: lanes stay in order, and the sum
 // of a warp takes five shuffles and one that tells it.
@@ -207,12 +195,23 @@ inline T exclusive_scan(const Group& g, T value, simt::Place at = simt::here()) 
   return exclusive_scan(g, value, plus<T>{}, at);
 }
 
+// In the background; each is a batch of its own.
+template <class Group>
+SIMT_INLINE void memcpy_async(const Group& g, void* to, const void* from, size_t bytes) {
+  simt::copy_share(to, from, bytes, g.thread_rank(), g.size());
+  simt::commit_copies();
+}
 template <class Group, class T>
-inline void memcpy_async(const Group& g, T* to, const T* from, size_t bytes, simt::Place = simt::here()) {
-  for (size_t i = g.thread_rank(); i < bytes / sizeof(T); i += g.size()) to[i] = from[i];
+SIMT_INLINE void memcpy_async(const Group& g, T* to, size_t room, const T* from, size_t count) {
+  memcpy_async(g, static_cast<void*>(to), from, std::min(room, count) * sizeof(T));
+}
+template <unsigned But, class Group>
+inline void wait_prior(const Group& g, simt::Place at = simt::here()) {
+  simt::wait_for_copies(But);
+  g.sync(at);
 }
 template <class Group>
 inline void wait(const Group& g, simt::Place at = simt::here()) {
-  g.sync(at);
+  wait_prior<0>(g, at);
 }
 }  // namespace cooperative_groups

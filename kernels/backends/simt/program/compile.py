@@ -19,6 +19,7 @@ from kernel_assay.kernels.backends.simt import toolchain
 from kernel_assay.kernels.backends.simt.processor import PARALLEL
 from kernel_assay.kernels.backends.simt.program.syntax import (
     Variable,
+    device_functions,
     kernel_parameters,
     plain_kernels,
     rewrite_launches,
@@ -33,7 +34,7 @@ _OWN = ("anchor", "program_anchor")
 """Variables of the emulator's own in each program."""
 _GAP = 64
 """Bytes behind a variable of the device that are nobody's (memory.cpp has the same)."""
-_KINDS = {"variable": 5, "constant": 6, "managed": 7}
+_KINDS = {"variable": 5, "constant": 6, "managed": 7, "function": 9, "class": 10}
 """Kind in program/watch.h has the same."""
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 _FROM_ROOT = re.compile(r'^([ \t]*#[ \t]*include[ \t]*[<"])/+', re.MULTILINE)
@@ -301,6 +302,7 @@ def _lines(executable: Path, units: Sequence[_Unit], texts: dict[Path, str]) -> 
     lines = [f"data {min(a for a, _ in spans):x} {max(a + size for a, size in spans):x}"] if spans else []
     lines.append(f"greatest {Built(executable, tuple(arrays)).shared_bytes}")
     lines += _variable_lines(units, run_tool(["nm", "-S", "--defined-only", str(executable)], folder))
+    lines += _function_lines(device_functions(texts.values()), executable)
     lines += [f"shared {a.offset} {a.size} {_word(a.name)}" for a in arrays]
     names = [file.name for file in texts]
     known = {file: file.name if names.count(file.name) == 1 else str(file.absolute()) for file in texts}
@@ -328,6 +330,20 @@ def _variable_lines(units: Sequence[_Unit], table: str) -> list[str]:
             size = sizes.get(match[3], int(match[2], 16))
             lines.append(f"variable {_KINDS[declared[name[1]].kind]} {match[1]} {size} {name[1]}")
     return lines
+
+
+def _function_lines(names: set[str], executable: Path) -> list[str]:
+    """Functions of the device, and where classes have their virtual functions: the host has addresses of its own."""
+    if not names:
+        return []
+    named = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+    kinds = rf"[tTwWui] (?:[^(\n]*\b)?({named})(?:<[^\n]*>)?\(|[VvdDrR] vtable for (.+)$"
+    symbol = re.compile(rf"^([0-9a-f]+) ([0-9a-f]+) (?:{kinds})", re.MULTILINE)
+    table = run_tool(["nm", "-SC", "--defined-only", str(executable)], str(executable.parent))
+    return [
+        f"variable {_KINDS['function' if m[3] else 'class']} {m[1]} {int(m[2], 16)} {_word(m[3] or m[4])}"
+        for m in symbol.finditer(table)
+    ]
 
 
 def _word(name: str) -> str:

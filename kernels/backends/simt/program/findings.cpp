@@ -8,7 +8,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
+#include <string>
 #include <tuple>
 
 namespace simt {
@@ -18,7 +20,7 @@ std::recursive_mutex api_lock, kernel_lock;
 namespace {
 bool any_undefined;  // value, so far
 constexpr uint32_t most = sizeof Table::records / sizeof(Record);
-using Key = std::tuple<int32_t, uint64_t, uint64_t, int32_t, uint64_t, bool>;
+using Key = std::tuple<int32_t, uint64_t, uint64_t, int32_t, uint64_t, bool, std::string>;
 std::map<Key, uint32_t>& known() {
   static auto& made = *new std::map<Key, uint32_t>;  // never destroyed
   return made;
@@ -49,12 +51,21 @@ static Fault placed(Fault f) {
   return f;
 }
 
+// What tells apart launches of one line that fail, but for numbers in it.
+static std::string reason_of(const Fault& f) {
+  if (f.trouble == static_cast<int32_t>(Misuse::host_address)) return f.text;
+  std::string text = f.trouble == static_cast<int32_t>(Misuse::api_error) ? f.text : "";
+  text.erase(std::remove_if(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }), text.end());
+  return text;
+}
+
 void note(const Fault& fault, const Memory& m, bool harmless) {
   std::lock_guard<std::recursive_mutex> locked(kernel_lock);
   Fault f = placed(fault);
-  any_undefined |= f.trouble == static_cast<int32_t>(Trouble::undefined_lane);
+  auto trouble = static_cast<Trouble>(f.trouble);
+  any_undefined |= trouble == Trouble::undefined_lane || trouble == Trouble::undefined_result;
   auto [place, is_new] =
-      known().try_emplace(Key{f.trouble, f.pc, f.other_pc, f.line, m.made_pc, harmless}, table->count);
+      known().try_emplace(Key{f.trouble, f.pc, f.other_pc, f.line, m.made_pc, harmless, reason_of(f)}, table->count);
   if (!is_new) ++table->records[place->second].count;
   else if (table->count < most) add(f, m, harmless);
   else ++table->lost, known().erase(place);

@@ -17,6 +17,7 @@ from kernel_assay.corpus.model.base import Record
 from kernel_assay.kernels.backends.simt.emulator import ORDERS, Fault, Shape, Tensor, Trouble
 from kernel_assay.kernels.backends.simt.faults import Scene
 from kernel_assay.kernels.backends.simt.program.compile import Program
+from kernel_assay.kernels.backends.simt.program.elements import element_bytes
 from kernel_assay.kernels.backends.simt.toolchain import Built, SharedArray, frames_of, place_of
 
 
@@ -36,6 +37,7 @@ class Misuse(IntEnum):
     UNSYNCHRONIZED = 74
     HOST_CRASH = 75
     STREAM_RACE = 76
+    HOST_ADDRESS = 77
 
 
 _WORDS = {
@@ -51,6 +53,7 @@ _WORDS = {
     Misuse.COPIED_BEYOND: "{said} {verb} {bytes} bytes from byte {offset} of {memory}{at}, but it has {whole} bytes",
     Misuse.UNSYNCHRONIZED: "the host {verb} {memory}{at}, while {other} may still {others} it: the host has not waited",
     Misuse.STREAM_RACE: "{who} {access}{at}, while {other}, in another stream, may still {others} it",
+    Misuse.HOST_ADDRESS: "{passer} {said}{at}, {meaning}",
     Misuse.HOST_CRASH: "the program itself ended{at}: {said}",
 }
 KINDS = {
@@ -64,6 +67,7 @@ KINDS = {
     Trouble.DEADLOCK: "deadlock",
     Trouble.BAD_MASK: "bad-mask",
     Trouble.UNDEFINED_LANE: "undefined-lane",
+    Trouble.UNDEFINED_RESULT: "undefined-result",
     Trouble.ENDED_LANE: "ended-lane",
     Trouble.MEMORY_FAULT: "illegal-address",
     Trouble.STACK_OVERFLOW: "stack-overflow",
@@ -78,6 +82,14 @@ _ALLOCATES = re.compile(
 _CALL = re.compile(
     r"<(?:cuda(?:Malloc|HostAlloc|HostRegister)\w*|(?:__wrap_)?malloc|_Zn[wa][mj])@plt>\n\s*([0-9a-f]+):"
 )
+_MAIN = re.compile(r"^(?:\w[\w\s:]*?)?\bmain\s*\(", re.MULTILINE)
+_MEANINGS = {
+    5: "an address of the host: cudaGetSymbolAddress gives the device's",
+    6: "an address of the host: cudaGetSymbolAddress gives the device's",
+    9: "an address of the host: a variable of the device that holds it can be copied",
+    10: "whose virtual functions are the host's: a kernel must construct it",
+}
+"""By kind in program/watch.h."""
 _SHARED = 8
 _NOWHERE = Path("-")
 _SEVERAL = 2
@@ -127,6 +139,8 @@ class Table(ctypes.Structure):
         ("order", ctypes.c_uint32),
         ("seed", ctypes.c_uint64),
         ("outcome", ctypes.c_uint64),
+        ("running_line", ctypes.c_int32),
+        ("running_file", ctypes.c_char * 256),
         ("running", ctypes.c_char * 128),
         ("refused", ctypes.c_char * 512),
         ("records", Entry * 512),
@@ -231,6 +245,16 @@ class Telling:
             seed=table.seed,
         )
 
+    def launched(self, table: Table) -> Place:
+        """The line of the launch that is running."""
+        return Place(file=self._path(_text(table.running_file)), line=table.running_line)
+
+    def main(self) -> Place | None:
+        """The line of the main function, where a line begins with it."""
+        found = ((path, text, _MAIN.search(text)) for path, text in self.program.texts.items())
+        places = ((self._path(str(p.absolute())), t.count("\n", 0, m.end()) + 1) for p, t, m in found if m)
+        return next((Place(file=file, line=line) for file, line in places), None)
+
     def _at(self, pc: int) -> Place | None:
         """The line of an instruction, if it is known."""
         found = place_of(self.program.executable, pc, _NOWHERE) if pc else None
@@ -311,9 +335,10 @@ class Telling:
     def _scene(self, e: Entry, name: str) -> tuple[Scene, Fault]:
         """The launch as faults.py describes one, with the one memory that counts, by its name."""
         fault = Fault.from_buffer_copy(e.fault)
-        size = max(fault.bytes, 1)
-        fits = e.memory.offset % size == 0 and e.memory.bytes % size == 0 and fault.bytes in {1, 2, 4, 8, 16}
-        fits = fits and not self._of_structures(name)
+        size = self._element(name, e.memory)
+        rest = e.memory.offset % max(size, 1)
+        fits = size > 0 and e.memory.bytes % size == 0
+        fits = fits and (rest + fault.bytes <= size or not (rest or fault.bytes % size))
         arrays, tensors = tuple[SharedArray, ...](), tuple[Tensor, ...]()
         if e.memory.kind == _SHARED or (name and not (fits and " " not in name)):
             arrays = (SharedArray(name, "", 0, e.memory.bytes),)
@@ -325,12 +350,12 @@ class Telling:
         shape = Shape(grid, block, e.memory.bytes)
         return Scene(_NOWHERE, Built(self.program.executable, arrays), shape, tensors, self._shown), fault
 
-    def _of_structures(self, name: str) -> bool:
-        """Whether a pointer of that name is to structures of the program: an access is to a field, and no element."""
-        pointer = re.compile(rf"\b(\w+)(?:\s+const)?\s*\*(?:[^;(){{}}]*\*|\s*__restrict__)?\s*{re.escape(name)}\b")
-        texts = self.program.texts.values()
-        words = {m[1] for text in texts for m in pointer.finditer(text)}
-        return any(re.search(rf"\b(?:struct|class)\b[^;{{]*\b{word}\s*{{", text) for word in words for text in texts)
+    def _element(self, name: str, memory: Memory) -> int:
+        """Bytes of an element of a variable; 0: unknown."""
+        owner, made = self._owner(memory)
+        lines = self.program.texts.get(Path(made.file), "").splitlines()[: made.line] if owner and made else []
+        text = "\n".join(self.program.texts.values())
+        return element_bytes(name, "\n".join(lines), text, is_array=bool(memory.name))
 
     def _fault(self, e: Entry, name: str) -> str:
         scene, fault = self._scene(e, name)
@@ -343,6 +368,8 @@ class Telling:
         scene, fault = self._scene(e, name)
         said: dict[str, Any] = {
             "who": scene.who(fault) if fault.thread >= 0 else _text(fault.file) or _text(fault.text) or "the host",
+            "passer": f"{scene.who(fault)} reads" if fault.thread >= 0 else "the host passes",
+            "meaning": _MEANINGS.get(e.memory.kind, ""),
             "access": scene.access(fault),
             "verb": "writes" if fault.writes else "reads",
             "memory": name or "memory",

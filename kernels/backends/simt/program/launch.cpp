@@ -144,9 +144,12 @@ cudaError_t launch_kernel(const char* kernel, Place at, const Config& c, void (*
   launched = {kernel, at};
   passed = pointers;
   parameters = reinterpret_cast<uintptr_t>(arguments), parameters_end = parameters + bytes;
+  table->running_line = at.line;
+  set_file(table->running_file, at.file);
   snprintf(table->running, sizeof table->running, "%s", placed(kernel, at).c_str());
   ++table->launches;
   fflush(stdout);
+  judge_arguments(static_cast<const char*>(arguments) + sizeof(void*), bytes - sizeof(void*), kernel, at);  // behind the kernel
   begin_work(c.stream, (std::string("kernel ") + kernel).c_str(), calls_here());
   cudaError_t refused = run(c, cooperative, thread, arguments, anchor);
   table->running[0] = 0;

@@ -182,6 +182,7 @@ void judge_host(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
 
 bool kernel_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   uint8_t* s = state_of(at);
+  if (any_crossed && *s != nobodys) judge_crossed(at, bytes, how, pc);
   if (*s == visible || (many_streams && *s != ordered && *s != nobodys)) judge_streams(at, bytes, how, pc, *s == visible);
   if (bytes == 4) {
     uint32_t four;
@@ -216,7 +217,8 @@ bool host_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   for (size_t i = 0; i < bytes; ++i)
     if (s[i] == nobodys) return beyond(at, bytes, how, pc);
   if (*s != ordered) judge_host(at, bytes, how, pc);
-  if (!(how & a_write)) host_reads(reinterpret_cast<void*>(at), bytes);
+  if (how & constructs) place_object(at);
+  if (!(how & a_write)) host_reads(reinterpret_cast<void*>(at), bytes), host_learns(reinterpret_cast<void*>(at), bytes);
   return true;
 }
 
@@ -236,6 +238,7 @@ bool variable_accessed(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
     return true;
   }
   if (inside && at + bytes <= v->begin + v->bytes) {
+    if (any_crossed) judge_crossed(at, bytes, how, pc);
     if (bool seen = v->kind == Kind::managed_variable; seen || many_streams) judge_streams(at, bytes, how, pc, seen);
     if (v->kind == Kind::constant && how & a_write) note(Misuse::constant_write, tell(*v, at), bytes, how, pc);
     return v->kind == Kind::constant;
@@ -457,8 +460,10 @@ void load_symbols() {
   while (fscanf(file, "%15s", word) == 1) {
     if (!strcmp(word, "data") && fscanf(file, "%llx %llx", &a, &b) == 2) data_begin = base + a, data_end = base + b;
     else if (!strcmp(word, "greatest") && fscanf(file, "%llu", &a) == 1) greatest_shared = a;
-    else if (!strcmp(word, "variable") && fscanf(file, "%llu %llx %llu %511s", &a, &b, &c, name) == 4)
-      variables.push_back({base + b, static_cast<size_t>(c), static_cast<Kind>(a), name});
+    else if (!strcmp(word, "variable") && fscanf(file, "%llu %llx %llu %511s", &a, &b, &c, name) == 4) {
+      if (auto kind = static_cast<Kind>(a); kind >= Kind::function) add_symbol(base + b, c, kind, name);
+      else variables.push_back({base + b, static_cast<size_t>(c), kind, name});
+    }
     else if (!strcmp(word, "shared") && fscanf(file, "%llu %llu %511s", &a, &b, name) == 3) {
       bool named = strcmp(name, "-");
       shared_names.push_back({name, static_cast<size_t>(b)});

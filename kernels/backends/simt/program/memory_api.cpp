@@ -39,14 +39,14 @@ bool is_plain(const Memory& m, const void* at) {
 }
 
 // Whether the memory is where the direction says.
-const char* misdirected(const void* to, const void* from, cudaMemcpyKind kind) {
+const char* misdirected(const void* to, const void* from, cudaMemcpyKind kind, bool of_symbol) {
   Memory t = memory_at(reinterpret_cast<uintptr_t>(to)), f = memory_at(reinterpret_cast<uintptr_t>(from));
   bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   if (kind == cudaMemcpyDefault) return nullptr;
   if (kind < 0 || kind > cudaMemcpyDefault) return "no direction";
-  if (to_device && is_plain(t, to)) return "the target is memory of the host";
-  if (from_device && is_plain(f, from)) return "the source is memory of the host";
+  if (to_device && (is_plain(t, to) || (!of_symbol && is_of_host(to)))) return "the target is memory of the host";
+  if (from_device && (is_plain(f, from) || (!of_symbol && is_of_host(from)))) return "the source is memory of the host";
   if (!to_device && t.kind == Kind::device) return "the target is memory of the device";
   if (!from_device && f.kind == Kind::device) return "the source is memory of the device";
   return nullptr;
@@ -68,7 +68,7 @@ cudaError_t copy(const Block& b, cudaMemcpyKind kind, In stream, const char* nam
   bool any = b.width && b.height;
   if (any && (!b.to || !b.from)) return told(cudaErrorInvalidValue, name, pc, "null");
   if (b.height > 1 && (b.width > b.to_pitch || b.width > b.from_pitch)) return told(cudaErrorInvalidPitchValue, name, pc, "");
-  if (const char* why = any ? misdirected(b.to, b.from, kind) : nullptr)
+  if (const char* why = any ? misdirected(b.to, b.from, kind, strstr(name, "Symbol")) : nullptr)
     return told(strncmp(why, "no", 2) ? cudaErrorInvalidValue : cudaErrorInvalidMemcpyDirection, name, pc, why);
   Open opened;
   for (size_t row = 0; any && row < b.height; ++row) {
@@ -78,6 +78,7 @@ cudaError_t copy(const Block& b, cudaMemcpyKind kind, In stream, const char* nam
     if (memory_at(reinterpret_cast<uintptr_t>(to)).kind != Kind::device) host_reads(from, b.width);
     memmove(to, from, b.width);
     copy_states(to, from, b.width);
+    cross(to, from, b.width);
   }
   if (waits) host_waits(stream ? *stream : nullptr);
   return cudaSuccess;
@@ -93,7 +94,7 @@ cudaError_t set(void* at, size_t pitch, int value, size_t width, size_t height, 
   if (stream && !is_stream(*stream)) return told(cudaErrorInvalidResourceHandle, name, pc, "no stream");
   begin(stream, name);
   if (!width || !height) return cudaSuccess;
-  if (is_plain(memory_at(reinterpret_cast<uintptr_t>(at)), at) || !at)
+  if (is_plain(memory_at(reinterpret_cast<uintptr_t>(at)), at) || is_of_host(at) || !at)
     return told(cudaErrorInvalidValue, name, pc, at ? "memory of the host" : "null");
   Open opened;
   for (size_t row = 0; row < height; ++row) {
@@ -231,6 +232,7 @@ API cudaError_t cudaGetSymbolAddress(void** to, const void* s) {
   char* at = nullptr;
   cudaError_t e = symbol(s, 0, 0, &at, __func__, CALLER);
   *to = at;
+  host_learns(to, sizeof *to);
   return e ? e : FINE;
 }
 API cudaError_t cudaGetSymbolSize(size_t* to, const void* s) {

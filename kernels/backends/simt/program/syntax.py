@@ -254,6 +254,17 @@ def variables(text: str) -> list[Variable]:
     return found
 
 
+def device_functions(texts: Iterable[str]) -> set[str]:
+    """Names of functions that are declared `__device__`, members among them."""
+    found = set[str]()
+    for tokens in map(_tokens, texts):
+        for number in (n for n, token in enumerate(tokens) if token.text == "__device__"):
+            at = _parameters(tokens, number)
+            if _is_name(tokens[at - 1].text) and not {t.text for t in tokens[number:at]} & {";", "=", "{", "[", "("}:
+                found.add(tokens[at - 1].text)
+    return found - {"__device__"}
+
+
 def _declared(text: str, tokens: list[_Token], at: int, kinds: Mapping[str, str]) -> Iterator[Variable]:
     kind, names = kinds[tokens[at].text], list[int]()
     while at < len(tokens) - 1:

@@ -28,9 +28,10 @@ enum class Misuse : int32_t {
   unsynchronized,    // the host accesses what a kernel or a copy may still write
   host_crash,
   stream_race,
+  host_address,      // the host passes what means something else to a device
 };
 
-enum class Kind : int32_t { none, device, pinned, managed, heap, variable, constant, managed_variable, shared };
+enum class Kind : int32_t { none, device, pinned, managed, heap, variable, constant, managed_variable, shared, function, virtual_table };
 
 // The calls of the program's own code that led to one of the API, the innermost first; 0: no more.
 struct Calls {
@@ -65,7 +66,8 @@ struct Table {
   uint32_t count, lost, launches, order;
   uint64_t seed;
   uint64_t outcome;  // a digest of what the host has read since a value was undefined
-  char running[128];  // the kernel; empty: none
+  int32_t running_line;
+  char running_file[256], running[128];  // where it was launched; the kernel, empty: none
   char refused[512];
   Record records[512];
 };
@@ -115,6 +117,16 @@ extern const char* acting_as;  // the outermost
 size_t static_shared();
 void load_symbols();
 bool is_reachable(uintptr_t at);
+
+// crossing.cpp
+void add_symbol(uintptr_t begin, size_t bytes, Kind kind, const char* name);
+void host_learns(const void* at, size_t bytes);  // addresses that the device has put there
+bool is_of_host(const void* at);  // a variable's address, as the host has it
+void judge_arguments(const void* at, size_t bytes, const char* kernel, Place where);
+void cross(const void* to, const void* from, size_t bytes);  // a copy was made
+void place_object(uintptr_t at);                             // the host constructs one there
+extern bool any_crossed;
+void judge_crossed(uintptr_t at, size_t bytes, int how, uintptr_t pc);  // a kernel's access
 
 // crew.cpp
 void launch_on_all(Launch& how, void (*kernel)(const void*), const void* arguments, const void* anchor);

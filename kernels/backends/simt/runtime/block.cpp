@@ -76,19 +76,17 @@ void tell(Fault& f, Trouble trouble, Place at, const char* text) {
   snprintf(f.text, sizeof f.text, "%s", text);
 }
 
-namespace {
-// Who returns before the first barrier is out of range, as a rule. Who has met the others once is expected again.
-__attribute__((noinline)) void warn_skipped() {
+__attribute__((noinline)) void warn(Trouble trouble, int thread, Place at, const char* text) {
   Fault f{};
-  f.trouble = static_cast<int32_t>(Trouble::skipped_barrier);
-  f.thread = S.skipper;
-  f.block = static_cast<uint32_t>(S.block);
-  set_place(f, S.barrier_at);
+  tell(f, trouble, at, text);
+  f.thread = thread;
   warn(f);
 }
 
+namespace {
+// Who returns before the first barrier is out of range, as a rule. Who has met the others once is expected again.
 void pass_barrier() {
-  if (S.skipper >= 0) warn_skipped();
+  if (S.skipper >= 0) warn(Trouble::skipped_barrier, S.skipper, S.barrier_at, "");
   ++S.passed;
   S.idle = 0;
   S.vote_result = S.said_yes;

@@ -253,7 +253,7 @@ inline bool plain(uintptr_t address, uintptr_t pc, uintptr_t bytes) {
 bool judged(const Access& a) {
   int how = (a.writes ? a_write : 0) | (a.flags & read_too ? reads_too : 0) | (S.current < 0 || !S.active ? by_host : 0);
   how |= (a.flags & by_volatile) && !a.writes ? polls : 0;
-  how |= (a.flags & strong ? strongly : 0) | (a.flags & after_fence ? publishes : 0);
+  how |= (a.flags & strong ? strongly : 0) | (a.flags & after_fence ? publishes : 0) | (a.flags & of_class ? constructs : 0);
   return watcher->judged(a.address, a.bytes, how, a.pc);
 }
 
@@ -419,8 +419,8 @@ SIMT_CALLBACKS(4)
 SIMT_CALLBACKS(8)
 SIMT_CALLBACKS(16)
 
-static void any_size(const void* at, size_t bytes, bool writes, uintptr_t pc) {
-  if ((simt::checking || simt::watcher) && bytes) simt::access({reinterpret_cast<uintptr_t>(at), pc, bytes, writes});
+static void any_size(const void* at, size_t bytes, bool writes, uintptr_t pc, uint16_t flags = 0) {
+  if ((simt::checking || simt::watcher) && bytes) simt::access({reinterpret_cast<uintptr_t>(at), pc, bytes, writes, flags});
 }
 extern "C" SIMT_API void __tsan_read_range(void* at, size_t bytes) { any_size(at, bytes, false, SIMT_HERE); }
 extern "C" SIMT_API void __tsan_write_range(void* at, size_t bytes) { any_size(at, bytes, true, SIMT_HERE); }
@@ -463,6 +463,6 @@ extern "C" SIMT_API void __sanitizer_cov_trace_pc() {
 extern "C" SIMT_API void __tsan_init() {}
 extern "C" SIMT_API void __tsan_vptr_read(void**) {}
 // A constructor's or destructor's write of where the virtual functions are; it comes before the store, as all calls do.
-extern "C" SIMT_API void __tsan_vptr_update(void** at, void*) { any_size(at, sizeof *at, true, SIMT_HERE); }
+extern "C" SIMT_API void __tsan_vptr_update(void** at, void*) { any_size(at, sizeof *at, true, SIMT_HERE, simt::of_class); }
 extern "C" SIMT_API void __tsan_func_entry(void*) {}
 extern "C" SIMT_API void __tsan_func_exit() {}

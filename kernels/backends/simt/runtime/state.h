@@ -157,7 +157,7 @@ void check_grid(Place at);  // fails where blocks cannot meet
 void block_at_grid();  // all threads of the block wait for the others
 
 // warp.cpp
-extern int undefined_line;          // where undefined values are other ones; 0: nowhere
+extern int undefined_line;          // where undefined values are other ones; 0: nowhere, -1: everywhere
 void complete_without(int thread);  // it has ended: others may have waited for it
 void disagree(int thread);          // it waits, and nobody can go on: ends the launch if another's mask is to blame
 void converge_now(int warp);
@@ -167,7 +167,7 @@ inline void converge(int warp) {
 }
 
 // What a program has in place of a launch that ends with its first fault (program/*.cpp); null: there is none.
-constexpr int a_write = 1, reads_too = 2, by_host = 4, polls = 8, strongly = 16, publishes = 32;  // how it accesses; polls: a volatile read; publishes: behind a fence
+constexpr int a_write = 1, reads_too = 2, by_host = 4, polls = 8, strongly = 16, publishes = 32, constructs = 64;  // how it accesses; polls: a volatile read; publishes: behind a fence
 struct Watcher {
   void (*found)(const Fault& fault, bool harmless);  // goes on behind it
   bool (*judged)(uintptr_t at, size_t bytes, int how, uintptr_t pc);  // whether it has said all there is to say of an access
@@ -185,6 +185,7 @@ void set_place(Fault& fault, Place at);
 void set_file(char (&to)[256], const char* file);
 void tell(Fault& fault, Trouble trouble, Place at, const char* text);  // block.cpp
 void warn(const Fault& fault);  // the first one is kept
+void warn(Trouble trouble, int thread, Place at, const char* text);  // block.cpp
 uint64_t relative(const void* code);
 void find_library(const void* anchor);
 uintptr_t library_start();

@@ -2,6 +2,7 @@
 #include "state.h"
 
 #include <stdio.h>
+#include <string.h>
 
 namespace simt {
 int undefined_line;
@@ -37,13 +38,15 @@ __attribute__((noinline)) void warn_undefined(const Request& t, const Warp& w, i
   const char* why = !(w.all & bit(from)) ? "which the block does not have"
                     : t.mask & bit(from) ? "which has ended"
                                          : "which is not in the mask";
-  Fault f{};
-  f.trouble = static_cast<int32_t>(Trouble::undefined_lane);
-  f.thread = S.current + lane - lane_of(S.current);
-  f.block = static_cast<uint32_t>(S.block);
-  set_place(f, t.at);
-  snprintf(f.text, sizeof f.text, "%s of lane %d reads from lane %d, %s", name_of(t.op), lane, from, why);
-  warn(f);
+  char text[128];
+  snprintf(text, sizeof text, "%s of lane %d reads from lane %d, %s", name_of(t.op), lane, from, why);
+  warn(Trouble::undefined_lane, S.current + lane - lane_of(S.current), t.at, text);
+}
+
+// The one that undefined values are made of there.
+unsigned char undefined_byte_at(Place at) {
+  bool is_other = at.line == undefined_line || undefined_line < 0;
+  return static_cast<unsigned char>(is_other ? ~S.launch->undefined_byte : S.launch->undefined_byte);
 }
 
 // What is read from a lane that takes no part is undefined, and does no harm to whoever drops it (CUDA C++ Programming
@@ -52,8 +55,7 @@ void shuffle(Request* lanes, const Warp& w, uint32_t mask) {
   for_each(mask, [&](int lane) {
     Request& t = lanes[lane];
     int from = source_of(t, lane);
-    uint64_t byte = t.at.line == undefined_line ? ~S.launch->undefined_byte & 0xff : S.launch->undefined_byte;
-    t.result = mask & bit(from) ? lanes[from].value : byte * 0x0101010101010101u;
+    t.result = mask & bit(from) ? lanes[from].value : undefined_byte_at(t.at) * 0x0101010101010101u;
     if (!(mask & bit(from))) warn_undefined(t, w, lane, from);
   });
 }
@@ -135,22 +137,13 @@ void check_agreement(Request* lanes, uint32_t mask, const Request& me) {
   fail(Trouble::bad_mask, at, text);
 }
 
-// It is not waited for, and CUDA allows that: of a whole program it is told all the same.
-__attribute__((noinline)) void warn_ended(const Request& t, int number, int lane) {
-  Fault f{};
-  f.trouble = static_cast<int32_t>(Trouble::ended_lane);
-  f.thread = number * warp_lanes + lane;
-  f.block = static_cast<uint32_t>(S.block);
-  set_place(f, t.at);
-  snprintf(f.text, sizeof f.text, "%s", name_of(t.op));
-  warn(f);
-}
-
 void complete(int number, uint32_t wanted, const Request& last) {
   Request* lanes = S.requests + number * warp_lanes;
   Warp& w = S.warps[number];
   check_agreement(lanes, wanted, last);
-  if (uint32_t gone = last.mask & w.ended; gone && watcher) warn_ended(last, number, __builtin_ctz(gone));
+  // It is not waited for, and CUDA allows that: of a whole program it is told all the same.
+  if (uint32_t gone = last.mask & w.ended; gone && watcher)
+    warn(Trouble::ended_lane, number * warp_lanes + __builtin_ctz(gone), last.at, name_of(last.op));
   work_out(lanes, w, wanted, last.op);
   if (checking && last.op == Op::sync) shadow_warp(number, wanted);  // nothing else orders memory (CUDA C++ Programming Guide)
   w.at_warp &= ~wanted;
@@ -211,6 +204,11 @@ void disagree(int thread) {
     snprintf(text, sizeof text, "%s with the mask %#x, while lane %d of it says %#x", name_of(me.op), me.mask, lane, lanes[lane].mask);
     fail(Trouble::bad_mask, me.at, text);
   });
+}
+
+void make_undefined(void* value, size_t bytes, const char* of, Place at) {
+  memset(value, undefined_byte_at(at), bytes);
+  if (watcher && checking && lane_of(S.current) == 1) warn(Trouble::undefined_result, S.current, at, of);  // once a warp
 }
 
 // What runs together on a GPU cannot be told here. As much as can: whoever else comes to the same place before all

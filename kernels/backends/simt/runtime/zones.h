@@ -3,7 +3,7 @@
 #include "state.h"
 
 namespace simt {
-enum : uint16_t { by_atomic = 1, by_volatile = 2, of_one_block = 4, wrote = 8, after_fence = 16, in_flight = 32, more_writes = 64, read_too = 128, swapped = 256 };
+enum : uint16_t { by_atomic = 1, by_volatile = 2, of_one_block = 4, wrote = 8, after_fence = 16, in_flight = 32, more_writes = 64, read_too = 128, swapped = 256, of_class = 512 };
 
 struct Stamp {
   uint32_t interval;  // 0: never

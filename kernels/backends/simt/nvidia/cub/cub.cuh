@@ -61,6 +61,13 @@ SIMT_INLINE T reduced(T v, F f, unsigned valid, unsigned width) {
   }
   return v;
 }
+// What only the first thread has; the others get what nobody should use.
+template <class T>
+SIMT_INLINE T of_first(bool is_first, T v, const char* of, simt::Place at) {
+  if constexpr (std::is_trivially_copyable_v<T>)
+    if (!is_first) simt::make_undefined(&v, sizeof v, of, at);
+  return v;
+}
 template <class T>
 struct Scanned {
   T inclusive, below;  // below: of those before it, of which the first has none
@@ -103,8 +110,10 @@ struct WarpReduce {
   struct TempStorage {};
   SIMT_INLINE explicit WarpReduce(TempStorage&) {}
   template <class F>
-  SIMT_INLINE T Reduce(T v, F f, int valid = Width) { return detail::reduced(v, f, valid, Width); }
-  SIMT_INLINE T Sum(T v, int valid = Width) { return Reduce(v, cub::Sum(), valid); }
+  SIMT_INLINE T Reduce(T v, F f, int valid = Width, simt::Place at = simt::here()) {
+    return detail::of_first(detail::rank() % Width == 0, detail::reduced(v, f, valid, Width), "cub::WarpReduce", at);
+  }
+  SIMT_INLINE T Sum(T v, int valid = Width, simt::Place at = simt::here()) { return Reduce(v, cub::Sum(), valid, at); }
 };
 
 template <class T, int X, BlockReduceAlgorithm How = BLOCK_REDUCE_WARP_REDUCTIONS, int Y = 1, int Z = 1, int Arch = 0>
@@ -116,25 +125,24 @@ class BlockReduce : detail::Kept<detail::OfWarps<T, X * Y * Z>, BlockReduce<T, X
  public:
   using typename Base::TempStorage;
   using Base::Base;
-  // The result is the first thread's; what others get is undefined.
   template <class F>
-  SIMT_INLINE T Reduce(T v, F f, int valid = threads) {
+  SIMT_INLINE T Reduce(T v, F f, int valid = threads, simt::Place at = simt::here()) {
     int me = detail::rank(), begin = me / 32 * 32;
     v = detail::reduced(v, f, valid > begin ? valid - begin : 0, 32);
     if (me % 32 == 0) parts.at(me / 32) = v;
     __syncthreads();
     for (int w = 1; me == 0 && w * 32 < valid; ++w) v = f(v, parts.at(w));
-    return v;
+    return detail::of_first(me == 0, v, "cub::BlockReduce", at);
   }
   template <int N, class F>
-  SIMT_INLINE T Reduce(T (&items)[N], F f) {
+  SIMT_INLINE T Reduce(T (&items)[N], F f, simt::Place at = simt::here()) {
     T v = items[0];
     for (int n = 1; n < N; ++n) v = f(v, items[n]);
-    return Reduce(v, f, threads);
+    return Reduce(v, f, threads, at);
   }
-  SIMT_INLINE T Sum(T v, int valid = threads) { return Reduce(v, cub::Sum(), valid); }
+  SIMT_INLINE T Sum(T v, int valid = threads, simt::Place at = simt::here()) { return Reduce(v, cub::Sum(), valid, at); }
   template <int N>
-  SIMT_INLINE T Sum(T (&items)[N]) { return Reduce(items, cub::Sum()); }
+  SIMT_INLINE T Sum(T (&items)[N], simt::Place at = simt::here()) { return Reduce(items, cub::Sum(), at); }
 };
 
 // What scans of a warp and of a block have in common: Self::over scans one value of each thread.
@@ -219,52 +227,54 @@ class BlockScan : public detail::Scans<T, BlockScan<T, X, How, Y, Z>>,
   }
 };
 
+// What loads and stores of a block have in common. Those that transpose go through temporary memory, in stripes of a warp or
+// of the block, so that a thread's items lie where another accesses the array.
 namespace detail {
-SIMT_INLINE size_t place(bool striped, int n, int items, int threads) {
-  return striped ? rank() + static_cast<size_t>(n) * threads : static_cast<size_t>(rank()) * items + n;
-}
-}  // namespace detail
-// Loads and stores that transpose go through temporary memory, in stripes of a warp or of the block, so that a thread's items
-// lie where another accesses the array.
-namespace detail {
-template <class T, int Threads, int N, bool Transposes, bool ByWarp>
-struct Transposing {
-  struct Nothing {};
-  using Parts = std::conditional_t<Transposes, Storage<T, Threads * N>, Nothing>;
-  static SIMT_INLINE int first() { return ByWarp ? rank() / 32 * 32 : 0; }
-  static SIMT_INLINE int together() { return ByWarp ? std::min(Threads - first(), 32) : Threads; }
+template <bool Transposes, class T, int Items>
+using Turned = std::conditional_t<Transposes, Storage<T, Items>, NullType>;
+template <class T, int Threads, int N, int How, class Owner>
+class Moves : Kept<Turned<How >= BLOCK_LOAD_TRANSPOSE, T, Threads * N>, Owner> {
+  using Base = Kept<Turned<How >= BLOCK_LOAD_TRANSPOSE, T, Threads * N>, Owner>;
+  static constexpr bool by_warp = How == BLOCK_LOAD_WARP_TRANSPOSE;
+  static SIMT_INLINE int first() { return by_warp ? rank() / 32 * 32 : 0; }
+  static SIMT_INLINE int together() { return by_warp ? std::min(Threads - first(), 32) : Threads; }
+
+ public:
+  using typename Base::TempStorage;
+  using Base::Base;
+
+ protected:
+  using Base::parts;
+  static constexpr bool transposes = How >= BLOCK_LOAD_TRANSPOSE;
   static SIMT_INLINE int stripe(int n) { return first() * N + n * together() + rank() - first(); }
   static SIMT_INLINE int own(int n) { return rank() * N + n; }
+  static SIMT_INLINE int place(int n) { return How == BLOCK_LOAD_STRIPED ? rank() + n * Threads : own(n); }
   // Where a load has it: a store that comes before all have read theirs writes what is another thread's.
   static SIMT_INLINE int turned(int at) { return first() * N + (at - first() * N + N) % (together() * N); }
   static SIMT_INLINE void meet() {
-    if (ByWarp) __syncwarp(mask_of(32));
+    if (by_warp) __syncwarp(mask_of(32));
     else __syncthreads();
   }
 };
 }  // namespace detail
-template <class T, int X, int N, BlockLoadAlgorithm How = BLOCK_LOAD_DIRECT, int Y = 1, int Z = 1, int = 0>
-class BlockLoad {
-  static constexpr bool by_warp = How == BLOCK_LOAD_WARP_TRANSPOSE, transposes = by_warp || How == BLOCK_LOAD_TRANSPOSE;
-  using Places = detail::Transposing<T, X * Y * Z, N, transposes, by_warp>;
-  using Owner = detail::Kept<typename Places::Parts, BlockLoad>;
-  typename Places::Parts& parts;
+template <class T, int X, int N, BlockLoadAlgorithm How = BLOCK_LOAD_DIRECT, int Y = 1, int Z = 1, int Arch = 0>
+class BlockLoad : detail::Moves<T, X * Y * Z, N, How, BlockLoad<T, X, N, How, Y, Z, Arch>> {
+  using Base = detail::Moves<T, X * Y * Z, N, How, BlockLoad>;
 
  public:
-  using TempStorage = typename Places::Parts;
-  SIMT_INLINE BlockLoad() : parts(Owner::own()) {}
-  SIMT_INLINE explicit BlockLoad(TempStorage& parts) : parts(parts) {}
+  using typename Base::TempStorage;
+  using Base::Base;
   template <class I>
   SIMT_INLINE void Load(I from, T (&items)[N], int valid = X * Y * Z * N) {
-    if constexpr (transposes) {
+    if constexpr (Base::transposes) {
       for (int n = 0; n < N; ++n)
-        if (int at = Places::stripe(n); at < valid) parts.at(Places::turned(at)) = from[at];
-      Places::meet();
+        if (int at = Base::stripe(n); at < valid) this->parts.at(Base::turned(at)) = from[at];
+      Base::meet();
       for (int n = 0; n < N; ++n)
-        if (int at = Places::own(n); at < valid) items[n] = parts.at(Places::turned(at));
+        if (int at = Base::own(n); at < valid) items[n] = this->parts.at(Base::turned(at));
     } else {
       for (int n = 0; n < N; ++n)
-        if (size_t at = detail::place(How == BLOCK_LOAD_STRIPED, n, N, X * Y * Z); at < static_cast<size_t>(valid)) items[n] = from[at];
+        if (int at = Base::place(n); at < valid) items[n] = from[at];
     }
   }
   template <class I, class D>
@@ -273,27 +283,23 @@ class BlockLoad {
     Load(from, items, valid);
   }
 };
-template <class T, int X, int N, BlockStoreAlgorithm How = BLOCK_STORE_DIRECT, int Y = 1, int Z = 1, int = 0>
-class BlockStore {
-  static constexpr bool by_warp = How == BLOCK_STORE_WARP_TRANSPOSE, transposes = by_warp || How == BLOCK_STORE_TRANSPOSE;
-  using Places = detail::Transposing<T, X * Y * Z, N, transposes, by_warp>;
-  using Owner = detail::Kept<typename Places::Parts, BlockStore>;
-  typename Places::Parts& parts;
+template <class T, int X, int N, BlockStoreAlgorithm How = BLOCK_STORE_DIRECT, int Y = 1, int Z = 1, int Arch = 0>
+class BlockStore : detail::Moves<T, X * Y * Z, N, How, BlockStore<T, X, N, How, Y, Z, Arch>> {
+  using Base = detail::Moves<T, X * Y * Z, N, How, BlockStore>;
 
  public:
-  using TempStorage = typename Places::Parts;
-  SIMT_INLINE BlockStore() : parts(Owner::own()) {}
-  SIMT_INLINE explicit BlockStore(TempStorage& parts) : parts(parts) {}
+  using typename Base::TempStorage;
+  using Base::Base;
   template <class O>
   SIMT_INLINE void Store(O to, const T (&items)[N], int valid = X * Y * Z * N) {
-    if constexpr (transposes) {
-      for (int n = 0; n < N; ++n) parts.at(Places::own(n)) = items[n];
-      Places::meet();
+    if constexpr (Base::transposes) {
+      for (int n = 0; n < N; ++n) this->parts.at(Base::own(n)) = items[n];
+      Base::meet();
       for (int n = 0; n < N; ++n)
-        if (int at = Places::stripe(n); at < valid) to[at] = parts.at(at);
+        if (int at = Base::stripe(n); at < valid) to[at] = this->parts.at(at);
     } else {
       for (int n = 0; n < N; ++n)
-        if (size_t at = detail::place(How == BLOCK_STORE_STRIPED, n, N, X * Y * Z); at < static_cast<size_t>(valid)) to[at] = items[n];
+        if (int at = Base::place(n); at < valid) to[at] = items[n];
     }
   }
 };
