@@ -106,9 +106,9 @@ def compile_program(request: Request) -> Program:
     with _one_sentence(texts):
         units = _units(request, texts, declared)
         executable = _linked(units, fast=request.fast)
-    symbols, words = _described(executable, units, texts), known_of(texts.values()).words
+    symbols = _described(executable, units, texts)
     places = {v.name: (file, v.line) for file, found in declared.items() for v in found}
-    return Program(executable, symbols, texts, places, kernel_parameters(texts.values(), words), request.fast)
+    return Program(executable, symbols, texts, places, kernel_parameters(texts.values()), request.fast)
 
 
 def check_sources(request: Request) -> None:

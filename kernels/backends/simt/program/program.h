@@ -35,10 +35,9 @@ struct Call {
 };
 
 template <class T>
-SIMT_UNSEEN const void* pointer_of(const T& argument) {
-  if constexpr (std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>) return (const void*)argument;
-  return nullptr;
-}
+SIMT_UNSEEN const void* pointer_of(T* argument, int) { return (const void*)argument; }
+template <class T>
+SIMT_UNSEEN const void* pointer_of(const T&, long) { return nullptr; }
 
 template <class... P, size_t... I>
 cudaError_t launch_with(void (*k)(P...), const Config& how, void** arguments, bool cooperative, const char* name, Place at,
@@ -61,7 +60,7 @@ SIMT_UNSEEN void simt_kernel(F body, A&... parameters) {
   auto* launching = simt::launch_of_call();
   if (!launching) return;
   using Call = simt::Call<F, std::remove_const_t<A>...>;
-  launching->pointers = {simt::pointer_of(parameters)...};
+  launching->pointers = {simt::pointer_of(parameters, 0)...};
   launching->call.reset(new Call{std::move(body), {std::move(parameters)...}});
   launching->bytes = sizeof(Call), launching->thread = Call::thread;
   simt::program_anchor = 1;

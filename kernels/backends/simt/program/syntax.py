@@ -10,7 +10,7 @@ of the parameters. `simt_run` then runs the body in each thread.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -133,9 +133,8 @@ _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([^()\n]*)\))?((?:\\\
 _BOUNDS = "__launch_bounds__"
 
 
-def known_of(texts: Iterable[str]) -> Known:
+def known_of(texts: Collection[str]) -> Known:
     """Read what the files of a program say of its kernels."""
-    texts = list(texts)
     macros = {m[1]: (_words(m[2]), _tokens(m[3])) for text in texts for m in _DEFINE.finditer(text)}
     heads = {name: {t.text for t in body} for name, (_, body) in macros.items()}
     words = {"__global__"}
@@ -181,9 +180,9 @@ def _outer(texts: Iterable[str], words: set[str]) -> frozenset[str]:
     return frozenset(found[0] - found[1])
 
 
-def kernel_parameters(texts: Iterable[str], words: frozenset[str]) -> dict[str, tuple[str, ...]]:
+def kernel_parameters(texts: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Names of the parameters of each kernel that is defined once; empty where one has none."""
-    known: dict[str, set[tuple[str, ...]]] = {}
+    known, words = dict[str, set[tuple[str, ...]]](), known_of(texts).words
     for text in texts:
         tokens = _tokens(text)
         for _, opening, closing, _ in _definitions(text, tokens, words):
