@@ -33,6 +33,11 @@ def kinds(found):
     return [(f.kind, f.place.line if f.place else 0) for f in found.findings if not f.harmless]
 
 
+BODY = "__global__ void k({}) {{{} ::simt_kernel({} -> void {{{} }}{}); }}"
+DEFINED = "#define AT_MOST(n) __launch_bounds__(2 * n)\n#define KERNEL __global__ void\n"
+MEANT = ("__global__ void", "KERNEL AT_MOST(32)")
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -53,18 +58,16 @@ def kinds(found):
         ("__global__ void k(int);", "__global__ void k(int);"),
         (
             "__global__ void k(const T* x, int (*)[2]) { }",
-            "__global__ void k(const T* x, int (*)[2]) "
-            "{ if (::simt_is_asked()) return; ::simt_kernel([=]() mutable -> void { }); }",
+            BODY.format("const T* x, int (*)[2]", " if (::simt_is_asked()) return;", "[=]() mutable", "", ""),
         ),
         (
             "template <class... A> __global__ void k(const T*\nx, A... a) { x; }",
-            "template <class... A> __global__ void k(const T*\nx, A... a) "
-            "{ ::simt_kernel([](const T* x, A... a) -> void { x; }, x, a...); }",
+            "template <class... A> "
+            + BODY.format("const T*\nx, A... a", "", "[](const T* x, A... a)", " x;", ", x, a..."),
         ),
         (
-            "#define AT_MOST(n) __launch_bounds__(2 * n)\n#define KERNEL __global__ void\nKERNEL AT_MOST(32) k() { }",
-            "#define AT_MOST(n) __launch_bounds__(2 * n)\n#define KERNEL __global__ void\nKERNEL AT_MOST(32) k() "
-            "{ ::simt::launch_bounds(2 * 32); ::simt_kernel([]() -> void { }); }",
+            f"{DEFINED}KERNEL AT_MOST(32) k() {{ }}",
+            DEFINED + BODY.format("", " ::simt::launch_bounds(2 * 32);", "[]()", "", "").replace(*MEANT),
         ),
     ],
 )

@@ -194,7 +194,7 @@ static int most_threads(const void* f) {
   if (!in_library(reinterpret_cast<uintptr_t>(f))) return 0;
   Launching asking("", {"", 0}, {}, false, true);
   reinterpret_cast<void (*)()>(const_cast<void*>(f))();
-  return !asking.called ? 0 : static_cast<int>(asking.most_threads ? std::min(asking.most_threads, 1024ll) : 1024);
+  return !asking.called ? 0 : static_cast<int>(asking.most_threads ? std::min(asking.most_threads, 1024ull) : 1024);
 }
 API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* to, const void* f) {
   LOCKED;

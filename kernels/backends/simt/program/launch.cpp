@@ -58,8 +58,8 @@ const char* wrong_with(const Launching& launch, cudaError_t& error) {
   if (c.shared + static_shared() > greatest_block_shared) return "more shared memory than a block has";
   if (c.shared > most_dynamic_shared) return "more than 48 KB of dynamic shared memory, without cudaFuncSetAttribute";
   static thread_local char text[96];
-  snprintf(text, sizeof text, "a block of %lld threads, but its __launch_bounds__ allow %lld", (long long)threads, launch.most_threads);
-  if (launch.most_threads && threads > static_cast<uint64_t>(launch.most_threads)) return text;
+  snprintf(text, sizeof text, "a block of %llu threads, but its __launch_bounds__ allow %llu", (unsigned long long)threads, launch.most_threads);
+  if (launch.most_threads && threads > launch.most_threads) return text;
   error = cudaErrorCooperativeLaunchTooLarge;
   if (launch.cooperative && blocks > processors * blocks_at_once(threads, c.shared)) return "more blocks than the device holds at once";
   return nullptr;
@@ -92,7 +92,7 @@ void run(const Launching& launch) {
   // The host's own thread-local variables lie among the shared ones.
   std::vector<char> kept(S.shared, S.shared + S.shared_bytes);
   launching = true;
-  launch_on_all(how, launch.thread, launch.call.get(), launch.anchor);
+  launch_on_all(how, launch.thread, launch.call, launch.anchor);
   launching = false;
   memcpy(S.shared, kept.data(), kept.size());
   S.current = -1;
@@ -136,20 +136,23 @@ Launching::Launching(const char* kernel, Place at, const Config& how, bool coope
   if (simt::launching) refuse(placed("dynamic parallelism, a launch by a kernel, is not emulated", at).c_str());
   begun = this;
 }
-Launching::~Launching() { begun = outer; }
+Launching::~Launching() {
+  if (call) destroy(call);
+  begun = outer;
+}
 
-bool is_asked() { return begun && begun->asks; }
+bool is_asked() { return begun && begun->asks && !launch_of_call(); }
 Launching* launch_of_call() {
-  if (launching || !begun || begun->called) refuse("a kernel that is called as a function, without <<< >>>, is not emulated");
+  if (launching || !begun || begun->called) refuse("a kernel is called as a function, without <<< >>>");
   begun->called = true;
-  begun->most_threads = std::exchange(bounds_told, 0ll);
+  begun->most_threads = std::exchange(bounds_told, 0);
   return begun->asks ? nullptr : begun;
 }
 
 cudaError_t run_launch() {
   LOCKED;
   const Launching& l = *begun;
-  if (!l.thread) refuse(placed((std::string("the launch of ") + l.kernel + ", whose definition as a kernel was not found,").c_str(), l.at).c_str());
+  if (!l.thread) refuse(placed((std::string(l.kernel) + " is launched, but the definition of no such kernel was found").c_str(), l.at).c_str());
   if (sticky != cudaSuccess || late != cudaSuccess) return sticky;
   cudaError_t error;
   if (const char* why = wrong_with(l, error)) {
@@ -158,7 +161,7 @@ cudaError_t run_launch() {
   }
   launched = {l.kernel, l.at};
   passed = l.pointers;
-  parameters = reinterpret_cast<uintptr_t>(l.call.get()), parameters_end = parameters + l.bytes;
+  parameters = reinterpret_cast<uintptr_t>(l.call), parameters_end = parameters + l.bytes;
   snprintf(table->running, sizeof table->running, "%s", placed(l.kernel, l.at).c_str());
   ++table->launches;
   fflush(stdout);

@@ -2,7 +2,6 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
-#include <memory>
 #include <vector>
 
 #include "../runtime.h"
@@ -20,10 +19,11 @@ struct SIMT_API Launching {
   Config how;
   bool cooperative = false, asks = false;  // asks: nothing is run, the kernel only tells its bounds
   bool called = false;
-  long long most_threads = 0;              // as its __launch_bounds__ say; 0: it has none
-  std::shared_ptr<const void> call;        // thread(call) runs the kernel in a thread
-  size_t bytes = 0;
+  unsigned long long most_threads = 0;     // as its __launch_bounds__ say; 0: it has none
+  const void* call = nullptr;              // thread(call) runs the kernel in a thread
+  size_t bytes = 0;                        // of it
   void (*thread)(const void*) = nullptr;
+  void (*destroy)(const void*) = nullptr;
   const void* anchor = nullptr;
   std::vector<const void*> pointers;       // what its arguments point to, null where one is no pointer
   Launching* outer;                        // in whose arguments it was begun

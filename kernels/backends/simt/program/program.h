@@ -6,7 +6,6 @@
 #undef warpSize  // a device's properties have it, too
 constexpr int warpSize = 32;
 
-#include <tuple>
 
 // libcu++ must not take this for nvcc, which programs are told it is.
 #if __has_include(<cuda/std/__cccl/compiler.h>)
@@ -21,17 +20,20 @@ namespace simt {
 inline thread_local char program_anchor;
 
 // A kernel's body and the values of its parameters, and what each thread calls with them.
-template <class F, class... A>
-struct Call {
+template <size_t I, class T>
+struct Value {
+  T value;
+};
+template <class I, class F, class... A>
+struct Call;
+template <size_t... I, class F, class... A>
+struct Call<std::index_sequence<I...>, F, A...> : Value<I, A>... {
   F body;
-  std::tuple<A...> arguments;
   static SIMT_UNSEEN void thread(const void* at) {
-    invoke(*static_cast<Call*>(const_cast<void*>(at)), std::index_sequence_for<A...>{});
+    auto& call = *static_cast<Call*>(const_cast<void*>(at));
+    F(call.body)(static_cast<Value<I, A>&>(call).value...);
   }
-  template <size_t... I>
-  static SIMT_UNSEEN void invoke(Call& call, std::index_sequence<I...>) {
-    F(call.body)(std::get<I>(call.arguments)...);
-  }
+  static void destroy(const void* at) { delete static_cast<const Call*>(at); }
 };
 
 template <class T>
@@ -49,8 +51,8 @@ cudaError_t launch_with(void (*k)(P...), const Config& how, void** arguments, bo
 }  // namespace simt
 
 // What a launch and a kernel's definition are rewritten to (syntax.py).
-inline simt::Launching simt_launch(const char* kernel, dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr,
-                                   simt::Place at = simt::here()) {
+SIMT_UNSEEN inline simt::Launching simt_launch(const char* kernel, dim3 grid, dim3 block, size_t shared = 0,
+                                               cudaStream_t stream = nullptr, simt::Place at = simt::here()) {
   return {kernel, at, {grid, block, shared, stream}};
 }
 inline cudaError_t simt_run() { return simt::run_launch(); }
@@ -59,10 +61,10 @@ template <class F, class... A>
 SIMT_UNSEEN void simt_kernel(F body, A&... parameters) {
   auto* launching = simt::launch_of_call();
   if (!launching) return;
-  using Call = simt::Call<F, std::remove_const_t<A>...>;
+  using Call = simt::Call<std::index_sequence_for<A...>, F, std::remove_const_t<A>...>;
   launching->pointers = {simt::pointer_of(parameters, 0)...};
-  launching->call.reset(new Call{std::move(body), {std::move(parameters)...}});
-  launching->bytes = sizeof(Call), launching->thread = Call::thread;
+  launching->call = new Call{{std::move(parameters)}..., std::move(body)};
+  launching->bytes = sizeof(Call), launching->thread = Call::thread, launching->destroy = Call::destroy;
   simt::program_anchor = 1;
   launching->anchor = &simt::program_anchor;
 }

@@ -142,7 +142,9 @@ def known_of(texts: Collection[str]) -> Known:
         words |= more
     bounds: dict[str, tuple[list[str], list[str]]] = {}
     for _ in range(_NESTED):
-        found = {name: (its, _bounds_in(body, bounds)) for name, (its, body) in macros.items() if "{" not in heads[name]}
+        found = {
+            name: (its, _bounds_in(body, bounds)) for name, (its, body) in macros.items() if "{" not in heads[name]
+        }
         bounds = {name: it for name, it in found.items() if it[1]}
     outer = _outer(texts, words) if any("using namespace" in text for text in texts) else frozenset[str]()
     return Known(frozenset(words), bounds, frozenset(macros), outer)
@@ -171,11 +173,9 @@ def _bounds_in(tokens: list[_Token], bounds: Mapping[str, tuple[list[str], list[
 
 def _outer(texts: Iterable[str], words: set[str]) -> frozenset[str]:
     found: tuple[set[str], set[str]] = (set(), set())
-    for text in texts:
-        depth, tokens = 0, _tokens(text)
-        for number, token in enumerate(tokens):
-            depth += (token.text == "{") - (token.text == "}")
-            if token.text in words:
+    for tokens in map(_tokens, texts):
+        for number, depth in _depths(tokens, 0):
+            if tokens[number].text in words:
                 found[depth > 0].add(tokens[_parameters(tokens, number) - 1].text)
     return frozenset(found[0] - found[1])
 
@@ -300,18 +300,25 @@ def _launches(text: str, tokens: list[_Token], known: Known) -> Iterator[_Edit]:
 
 def _kernels(text: str, tokens: list[_Token], known: Known) -> Iterator[_Edit]:
     for first, opening, closing, brace in _definitions(text, tokens, known.words):
-        end, inside = tokens[_body_end(tokens, brace)].begin, tokens[opening + 1 : closing]
-        parameters = [] if [t.text for t in inside] in ([], ["void"]) else _parted([t.text for t in inside])
-        names = [_name_of(words) for words in parameters]
-        begin = f" {_bounded(tokens[first:opening], names, known.bounds)}::simt_kernel("
-        if all(names) and not {"#", *known.macros} & {"", *names, *(t.text for t in inside if t.text == "#")}:
-            passed = "".join(f", {name}" for name in map(_with_pack, parameters, names))
-            yield _Edit(tokens[brace].end, tokens[brace].end, f"{begin}[]({_joined(inside)}) -> void {{")
-            yield _Edit(end, end, f"}}{passed}); ")
-        else:  # some parameter has no name, or a macro stands for some
+        end, inside = _body_end(tokens, brace), tokens[opening + 1 : closing]
+        words = [t.text for t in inside]
+        parameters = [] if words in ([], ["void"]) else _parted(words)
+        names = [_name_of(its) for its in parameters]
+        begin, behind = f" {_bounded(tokens[first:opening], names, known.bounds)}::simt_kernel(", ""
+        if all(names) and "#" not in words and not known.macros.intersection(names):
+            begin += f"[]({_joined(inside)}) -> void {{"
+            behind = "".join(f", {name}" for name in map(_with_pack, parameters, names))
+        else:  # some parameter has no name, or is chosen by the preprocessor
             begin = f" if (::simt_is_asked()) return;{begin}[=]() mutable -> void {{"
-            yield _Edit(tokens[brace].end, tokens[brace].end, begin)
-            yield _Edit(end, end, "}); ")
+        yield _Edit(tokens[brace].end, tokens[brace].end, begin)
+        yield _Edit(tokens[end].begin, tokens[end].begin, f"}}{behind}); ")
+        name = tokens[opening - 1].text
+        named = [t for t in tokens[brace:end] if t.text in _CALLED and _is_name(name)]
+        yield from (_Edit(t.begin, t.end, f'"{name}"') for t in named)
+
+
+_CALLED = frozenset(("__func__", "__FUNCTION__"))
+"""The name of the function, which the body is no more."""
 
 
 def _with_pack(parameter: list[str], name: str) -> str:
@@ -331,9 +338,14 @@ def _bounded(head: list[_Token], names: Sequence[str], bounds: Mapping[str, tupl
 
 
 def _body_end(tokens: list[_Token], opening: int) -> int:
-    """The brace that closes one; of what directives choose between, the first counts."""
+    """The brace that closes one; the last token if none does."""
+    return next((at for at, depth in _depths(tokens, opening) if not depth), len(tokens) - 1)
+
+
+def _depths(tokens: list[_Token], begin: int) -> Iterator[tuple[int, int]]:
+    """Each token, and how many braces are open behind it; of what directives choose between, the first counts."""
     depth, before = 0, list[int]()
-    for at in range(opening, len(tokens)):
+    for at in range(begin, len(tokens)):
         depth += (tokens[at].text == "{") - (tokens[at].text == "}")
         directive = tokens[at + 1].text if tokens[at].text == "#" and at + 1 < len(tokens) else ""
         if directive.startswith("if"):
@@ -342,9 +354,7 @@ def _body_end(tokens: list[_Token], opening: int) -> int:
             depth = before[-1]
         elif directive == "endif" and before:
             before.pop()
-        if not depth:
-            return at
-    return len(tokens) - 1
+        yield at, depth
 
 
 def _configuration_end(tokens: list[_Token], opening: int) -> tuple[int, int]:

@@ -188,7 +188,7 @@ void fail(Trouble trouble, Place at, const char* text) {
 
 bool in_kernel() { return S.active && S.current >= 0; }
 
-thread_local long long bounds_told;
+thread_local unsigned long long bounds_told;
 void launch_bounds(long long most) {
   long long threads = 1ll * block_extent.x * block_extent.y * block_extent.z;
   if (!in_kernel()) bounds_told = std::max(most, 0ll);
