@@ -145,8 +145,12 @@ int main() {
   IS(25, LAUNCH(of_type, o, 8));
   IS(4, of_type<<<1, 1>>>(o, ++evaluated));
   IS(4, of_type<<<{1, 1}, {1}>>>(o, evaluated));
-  if (!evaluated) of_type<<<1, 1>>>(o, 70); else IS(214, evaluated ? of_type<<<1, 1>>>(o, 71) : of_type<<<1, 1>>>(o, 80));
-  IS(13, of_type<<<1, 1>>>(o, [&] { later<<<1, 1>>>(o, 2); int h; cudaMemcpy(&h, o, 4, cudaMemcpyDefault); return h; }()));
+  if (!evaluated) of_type<<<1, 1>>>(o, 70);
+  else IS(214, evaluated ? of_type<<<1, 1>>>(o, 71) : of_type<<<1, 1>>>(o, 80));
+  int* p;
+  cudaMallocManaged(&p, 4);
+  IS(13, of_type<<<1, 1>>>(o, (later<<<1, 1>>>(p, 2), cudaDeviceSynchronize(), *p)));
+  cudaFree(p);
   try { of_type<<<1, 1>>>(o, [&]() -> int { throw runtime_error(""); }()); } catch (runtime_error&) {}
   Buffer<int> b(1);
   later<<<1, 1>>>(b, 1), is(b.p, 2, __LINE__);
@@ -200,8 +204,8 @@ int main() {
   return M + N - 8;
 }
 """
-NAMES = """tid bid idx lane warp rows cols width height NUM THREADS BLOCKS WARP MAX MIN SIZE DIM LEN WIDTH HEIGHT ROWS COLS
-TILE TILE_SIZE BLOCK_SIZE WARP_SIZE"""
+NAMES = """tid bid idx lane warp rows cols width height NUM THREADS BLOCKS WARP MAX MIN SIZE DIM LEN WIDTH HEIGHT ROWS
+COLS TILE TILE_SIZE BLOCK_SIZE WARP_SIZE"""
 
 
 def test_macros_of_the_command_line_are_the_programs_own(tmp_path):

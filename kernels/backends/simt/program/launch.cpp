@@ -138,7 +138,7 @@ Launching::Launching(const char* kernel, Place at, const Config& how, bool coope
 }
 Launching::~Launching() {
   if (call) destroy(call);
-  begun = outer;
+  if (begun == this) begun = outer;
 }
 
 bool is_asked() { return begun && begun->asks && !launch_of_call(); }
@@ -151,7 +151,7 @@ Launching* launch_of_call() {
 
 cudaError_t run_launch() {
   LOCKED;
-  const Launching& l = *begun;
+  const Launching& l = *std::exchange(begun, begun->outer);
   if (!l.thread) refuse(placed((std::string(l.kernel) + " is launched, but the definition of no such kernel was found").c_str(), l.at).c_str());
   if (sticky != cudaSuccess || late != cudaSuccess) return sticky;
   cudaError_t error;

@@ -332,7 +332,7 @@ def _joined(tokens: Sequence[_Token]) -> str:
 
 
 def _bounded(head: list[_Token], names: Sequence[str], bounds: Mapping[str, tuple[list[str], list[str]]]) -> str:
-    """The statement that tells launch bounds of a kernel, if a macro in its head stands for them (bounds.py: if none)."""
+    """The statement that tells a kernel's launch bounds, if a macro in its head stands for them (else bounds.py's)."""
     words = [] if {"#", _BOUNDS} & {t.text for t in head} else _bounds_in(head, bounds)
     return f"::simt::launch_bounds({' '.join(words)}); " if words and not set(names) & set(words) else ""
 
