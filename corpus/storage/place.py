@@ -29,6 +29,8 @@ class DatabaseUrl:
 
 
 Place: TypeAlias = Path | DatabaseUrl
+SERVED = Path("local", "service.db")
+"""Where, in the folder of a corpus, `serve` keeps its database if it is told of no other."""
 
 
 def place_of(text: str | Path) -> Place:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
@@ -47,6 +48,9 @@ def application(service: Service) -> FastAPI:
     )
     app.state.service, app.state.door = service, service.door
     for module in ROUTERS:
+        for route in module.router.routes:
+            assert isinstance(route, APIRoute)
+            route.summary = route.description.partition("\n")[0].rstrip(".")  # says more in a list than its name
         app.include_router(module.router)
     handlers = (
         (UsageError, _on_usage_error),

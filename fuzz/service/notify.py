@@ -82,7 +82,7 @@ class Notifier:
                 yield addresses, *self._message(connection, name, mine)
 
     def _message(self, connection: Connection, project: str, rows: Sequence[Row]) -> tuple[str, str]:
-        latest = {(row["about"], row["what"]): row for row in rows}.values()
+        latest = {row["about"]: row for row in rows}.values()
         said = [f"{number} {what}" for what in TOLD if (number := sum(row["what"] == what for row in latest))]
         titles = select(life.c.finding, life.c.title, life.c.subject).where(
             life.c.finding.in_([row["about"] for row in latest]), life.c.project == project

@@ -415,7 +415,7 @@ def test_the_kernel_cannot_read_what_is_expected_of_it():
 
 
 def test_only_the_outputs_of_a_case_are_in_memory():
-    """A kernel that gives 4 MB a case: twenty of them take no more than two."""
+    """A kernel that gives 4 MB a case: eighteen of them take no more than eight, which fill what is made ahead."""
     case = Case(op="silu", tensors={"x": TensorRecipe(shape=(1 << 10, 1 << 10), dtype="float32")})
     program = (
         "import resource, sys; from kernel_assay.fuzz import api; "
@@ -425,14 +425,14 @@ def test_only_the_outputs_of_a_case_are_in_memory():
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     peaks = []
-    for n in (2, 20):
+    for n in (8, 18):
         done = subprocess.run([sys.executable, "-c", program, str(n)], capture_output=True, text=True, check=True)
         peaks.append(int(done.stdout) >> 10)
         with contextlib.suppress(FileNotFoundError):
             for file in Path("g").iterdir():
                 file.unlink()
             Path("g").rmdir()
-    assert peaks[1] < peaks[0] + 36, peaks
+    assert peaks[1] < peaks[0] + 20, peaks
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -171,7 +171,7 @@ def test_the_others_go_on_while_a_failure_is_looked_into(tmp_path, monkeypatch):
     with Store(tmp_path / "corpus") as store, Examiner([slow]) as examiner:
         campaign = begin(store, examiner)
         with ParallelSearch(examiner, campaign, [CPU] * 2) as fleet:
-            Search(examiner, store, campaign, Limits(600.0, 12 * BATCH, 0.0), fleet=fleet).run()
+            Search(examiner, store, campaign, Limits(600.0, 8 * BATCH, 0.0), fleet=fleet).run()
         assert examiner.sandbox.beside is None
     assert gained[0] >= 4
 

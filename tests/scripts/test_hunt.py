@@ -60,12 +60,23 @@ def test_what_nobody_has_looked_at_is_news_and_what_is_known_is_not(hunt, monkey
 
 def test_a_library_that_is_not_there_is_said_and_one_without_a_file_is_refused(hunt, capsys, tmp_path):
     (tmp_path / "no_such_library_calls.py").write_text(WRONG)
-    assert list(hunt.tasks(["no_such_library"], "")) == []
+    assert list(hunt.tasks(["no_such_library"], "", "cpu")) == []
     assert "no_such_library is not installed here" in capsys.readouterr().err
     with pytest.raises(hunt.UsageError, match="pandas has no file"):
-        list(hunt.tasks(["pandas"], ""))
+        list(hunt.tasks(["pandas"], "", "cpu"))
     with pytest.raises(hunt.UsageError, match="is no interpreter"):
-        list(hunt.tasks(["no_such_library"], str(tmp_path / "nowhere")))
+        list(hunt.tasks(["no_such_library"], str(tmp_path / "nowhere"), "cpu"))
+
+
+def test_a_gpu_is_asked_of_libraries_that_have_one_only(monkeypatch):
+    hunt = module_of(SCRIPTS / "hunt", monkeypatch)
+    there = list(hunt.tasks([], "", "cuda"))
+    assert {one.library for one in there} <= hunt.ON_GPU
+    assert {one.settings().device for one in there} == {"cuda"}
+    assert not {one.library for one in hunt.tasks([], "", "cpu")} & {*hunt.ON_GPU_ONLY}
+    for name, device in (("scipy", "cuda"), ("cudnn", "cpu")):
+        with pytest.raises(hunt.UsageError, match=f"{name} does not run on --device {device}"):
+            next(hunt.tasks([name], "", device))
 
 
 def test_each_function_of_a_subject_that_is_searched_is_an_op_and_each_reference_is_used(monkeypatch):

@@ -325,9 +325,12 @@ def list_command(*, client: Client, what: str, state: str | None, project: str |
     """List jobs, findings, projects or workers, the latest first."""
     chosen: dict[str, Any] = {"state": state, "project": project, "limit": limit}
     if what == "jobs":
-        head = ("job", "kind", "state", "verdict", "project", "")
+        head = ("job", "kind", "state", "verdict", "project", "about", "")
         found = client.jobs(**chosen).items
-        rows = [(j.id, j.kind.value, j.state.value, j.verdict, j.project or "", j.reason or j.message) for j in found]
+        rows = [
+            (j.id, j.kind.value, j.state.value, j.verdict, j.project or "", _about(j), j.reason or j.message)
+            for j in found
+        ]
     elif what == "findings":
         head = ("finding", "state", "kernel", "verdict", "project", "")
         listed = client.findings(**chosen).items
@@ -348,6 +351,11 @@ def list_command(*, client: Client, what: str, state: str | None, project: str |
             for w in client.workers()
         ]
     say(table(head, [tuple(visible(cell[:90]) for cell in row) for row in rows]) if rows else f"no {what}")
+
+
+def _about(job: Job) -> str:
+    """The finding, or the kernels, or what else a job is about."""
+    return job.finding or ", ".join((*job.target.subjects, *job.target.ops)) or job.target.folder
 
 
 def _project(told: ProjectTold) -> tuple[str, str, str, str, str, str]:

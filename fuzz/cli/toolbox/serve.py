@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.storage.place import SERVED
 from kernel_assay.fuzz.cli.options import AtLeast, corpus_option
 
 
@@ -46,7 +47,7 @@ def command(
         from kernel_assay.fuzz.service.settings import ServiceSettings  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name} is not installed: pip install 'kernel-assay[service]'") from error
-    url = database or f"sqlite:///{corpus.absolute() / 'local' / 'service.db'}"
+    url = database or f"sqlite:///{corpus.absolute() / SERVED}"
     settings = ServiceSettings(database=url, engine=_engine(engine, cluster), **options)
     serve(settings, click.echo, quiet=quiet, browser=browser)
 

@@ -207,6 +207,7 @@ def replayed(connection: Connection, of: Row, verdict: str, now: float) -> bool:
         return False
     commit = checkout.commit if checkout else ""
     where = f" at {commit[:12]}" if commit else ""
+    by = f"{where}, in job {of['id']}"
     if (
         commit
         and (head := _head(connection, row["project"]))
@@ -218,17 +219,17 @@ def replayed(connection: Connection, of: Row, verdict: str, now: float) -> bool:
             connection,
             SYSTEM,
             "verified",
-            words=f"the stored case {how}{where}; the last commit is {head[:12]}",
+            words=f"the stored case {how}{by}; the last commit is {head[:12]}",
             **about,
         )
     elif verdict == "fixed" and row["state"] != "fixed":
-        _enter(connection, row, "fixed", SYSTEM, f"the stored case passes{where}", fixed_commit=commit)
+        _enter(connection, row, "fixed", SYSTEM, f"the stored case passes{by}", fixed_commit=commit)
         _mark(connection, row, State.FIXED, f"passes{where}", now)
     elif verdict != "fixed" and row["state"] == "fixed":
-        _enter(connection, row, "reopened", SYSTEM, f"the stored case {verdict}{where}")
+        _enter(connection, row, "reopened", SYSTEM, f"the stored case {verdict}{by}")
         _mark(connection, row, State.REGRESSION, f"fails again{where}", now)
     elif verdict != "fixed" and row["state"] == "new":
-        _enter(connection, row, "open", SYSTEM, f"the stored case {verdict}{where}")
+        _enter(connection, row, "open", SYSTEM, f"the stored case {verdict}{by}")
     return True
 
 

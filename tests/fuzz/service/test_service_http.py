@@ -313,6 +313,14 @@ def test_ops_that_nobody_knows_are_refused(everything):
     everything.post(f"/v1/jobs/{job['id']}/cancel")
 
 
+def meet(everything, project, *numbers):
+    """Have a job of a project end with findings."""
+    everything.post("/v1/jobs", json={"kind": "time", "priority": 9, "project": project})
+    lease = everything.post("/v1/leases", json={**ASK, "kinds": ["time"]}).json()
+    ended = {"epoch": lease["epoch"], "state": "done", "findings": [found(number).plain() for number in numbers]}
+    everything.post(f"/v1/tasks/{lease['task']}/outcome", json=ended)
+
+
 def test_people_are_told_once_for_each_standing(serving, everything):
     sent = []
     database = serving.service.database
@@ -321,19 +329,16 @@ def test_people_are_told_once_for_each_standing(serving, everything):
     )
     teller.tell(time.time() + 61)
     sent.clear()
-    met = [found(number).plain() for number in (3, 4)]
     for project in (None, "told"):
-        everything.post("/v1/jobs", json={"kind": "time", "priority": 9, "project": project})
-        lease = everything.post("/v1/leases", json={**ASK, "kinds": ["time"]}).json()
-        ended = {"epoch": lease["epoch"], "state": "done", "findings": met}
-        everything.post(f"/v1/tasks/{lease['task']}/outcome", json=ended)
+        meet(everything, project, 3, 4, 5)
+    everything.post(f"/v1/findings/{found(5).id}/reopen?project=told")
     assert teller.tell(time.time()) == 0
     assert teller.tell(time.time() + 61) == 1
     assert teller.tell(time.time() + 61) == 0
     ((addresses, title, body),) = sent
     assert addresses == ("json://somewhere",)
-    assert title == "Kernel Assay in told: 2 findings (2 new)"
-    assert body.count("http://here/findings/") == 2
+    assert title == "Kernel Assay in told: 3 findings (2 new, 1 reopened)"
+    assert body.count("http://here/findings/") == 3
     for hours in (1, 2, 3, 30):
         everything.post(f"/v1/findings/{found(3).id}/reopen?project=told")
         assert teller.tell(time.time() + hours * 3600) == (hours in {1, 30}), (
@@ -369,6 +374,8 @@ def test_browsers_sign_in_and_their_forms_need_a_word(serving, everything):
 
 def test_pages_show_what_is_there_and_say_the_same_as_json(serving, everything):
     client, word = serving.browser()
+    everything.put("/v1/projects/p", json={"repository": "https://git.example/p"})
+    meet(everything, None, 6)
     finding = everything.get("/v1/findings").json()["items"][0]["id"]
     pages = [
         "/",
