@@ -31,8 +31,9 @@
 #define __CUDA_ARCH__ 900
 #define asm SIMT_UNSUPPORTED_asm
 
-// What programs include by name is there already: their macros may be called as anything in it.
+// What programs include by name is there already, so that their macros may be called as anything in it.
 #include "matrices.h"
 #include "nvidia/cooperative_groups.h"
+#include "nvidia/cuda/pipeline"
 #include "nvidia/cuda_pipeline.h"
 #include "nvidia/curand_kernel.h"
