@@ -130,6 +130,10 @@ MISSING = "p.cu:3:10: fatal error: {}: No such file or directory\n"
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
+        (
+            "p.cu:4:2: error: too few arguments to function 'simt::Launching simt_launch(const char*, dim3, dim3)'\n",
+            "a launch takes <<<grid, block, shared memory, stream>>>, the last two if wanted (p.cu, line 4)",
+        ),
         (MISSING.format("cudnn.h"), "cuDNN is not emulated (p.cu, line 3, includes cudnn.h)"),
         (
             MISSING.format("torch/extension.h"),

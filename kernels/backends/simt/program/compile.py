@@ -358,6 +358,7 @@ _LIBRARIES = {
 _FEATURES = {
     "texture references are not emulated, nor known to CUDA since version 12": r"^'texture' (?:does not name|was not)",
     "launches by kernels are not emulated": "cudaGetParameterBuffer|cudaLaunchDevice",
+    "a launch takes <<<grid, block, shared memory, stream>>>, the last two if wanted": r"\bsimt_launch\(",
 }
 """What an error of g++ is about."""
 _NO_ASSEMBLY = "SIMT_UNSUPPORTED_asm"

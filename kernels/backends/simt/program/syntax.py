@@ -135,27 +135,19 @@ _BOUNDS = "__launch_bounds__"
 
 def known_of(texts: Collection[str]) -> Known:
     """Read what the files of a program say of its kernels."""
-    macros = {m[1]: (_words(m[2]), _tokens(m[3])) for text in texts for m in _DEFINE.finditer(text)}
+    macros = {m[1]: (re.findall(r"\w+", m[2] or ""), _tokens(m[3])) for text in texts for m in _DEFINE.finditer(text)}
     heads = {name: {t.text for t in body} for name, (_, body) in macros.items()}
     words = {"__global__"}
     while more := {name for name, its in heads.items() if its & words and not its & {"{", ";"}} - words:
         words |= more
     bounds: dict[str, tuple[list[str], list[str]]] = {}
-    for _ in range(_NESTED):
+    for _ in range(4):  # macros that stand for macros
         found = {
             name: (its, _bounds_in(body, bounds)) for name, (its, body) in macros.items() if "{" not in heads[name]
         }
         bounds = {name: it for name, it in found.items() if it[1]}
     outer = _outer(texts, words) if any("using namespace" in text for text in texts) else frozenset[str]()
     return Known(frozenset(words), bounds, frozenset(macros), outer)
-
-
-_NESTED = 4
-"""Macros of macros are followed so far."""
-
-
-def _words(parameters: str | None) -> list[str]:
-    return [word.strip() for word in (parameters or "").split(",") if word.strip()]
 
 
 def _bounds_in(tokens: list[_Token], bounds: Mapping[str, tuple[list[str], list[str]]]) -> list[str]:
@@ -203,14 +195,10 @@ class _Definition(NamedTuple):
 def _definitions(text: str, tokens: list[_Token], words: frozenset[str]) -> Iterator[_Definition]:
     directives = [m.span() for m in _DEFINE.finditer(text)]
     for number, token in enumerate(tokens):
-        if token.text in words and tokens[number - 1].text not in _NAMING:
+        if token.text in words and tokens[number - 1].text not in {"define", "undef", "ifdef", "ifndef"}:
             end = next((end for begin, end in directives if begin <= token.begin < end), len(text))
             if found := _definition(tokens, number, words, end):
                 yield found
-
-
-_NAMING = frozenset(("define", "undef", "ifdef", "ifndef", "defined"))
-"""What comes before a macro that is only named."""
 
 
 def _definition(tokens: list[_Token], first: int, words: frozenset[str], end: int) -> _Definition | None:
@@ -265,10 +253,8 @@ def _parameters(tokens: list[_Token], at: int) -> int:
     return at
 
 
-class _Edit(NamedTuple):
-    begin: int
-    end: int
-    text: str
+_Edit = tuple[int, int, str]
+"""Begin, end, and the text to put there."""
 
 
 def rewrite_launches(text: str, known: Known) -> str:
@@ -276,8 +262,8 @@ def rewrite_launches(text: str, known: Known) -> str:
     text = _CAST.sub(lambda m: m[1] + "\n" * m[0].count("\n", len(m[1])), text)
     text = _PRAGMA.sub(r'\1_Pragma("\2")', text)
     tokens = _tokens(text)
-    for edit in sorted((*_launches(text, tokens, known), *_kernels(text, tokens, known)), reverse=True):
-        text = f"{text[: edit.begin]}{edit.text}{text[edit.end :]}"
+    for begin, end, new in sorted((*_launches(text, tokens, known), *_kernels(text, tokens, known)), reverse=True):
+        text = f"{text[:begin]}{new}{text[end:]}"
     return text
 
 
@@ -293,9 +279,9 @@ def _launches(text: str, tokens: list[_Token], known: Known) -> Iterator[_Edit]:
         is_outer = callee[0].text in known.outer and (len(callee) == 1 or callee[1].text == "<")
         how, what = text[token.end : tokens[opening].begin], text[callee[0].begin : token.begin]
         call = f'(::simt_launch("{name}", {how}), {"::" * is_outer}{what}'
-        yield _Edit(callee[0].begin, tokens[end].end, call)
+        yield (callee[0].begin, tokens[end].end, call)
         arguments = tokens[_closing(tokens, end + 1)].end
-        yield _Edit(arguments, arguments, ", ::simt_run())")
+        yield (arguments, arguments, ", ::simt_run())")
 
 
 def _kernels(text: str, tokens: list[_Token], known: Known) -> Iterator[_Edit]:
@@ -310,15 +296,11 @@ def _kernels(text: str, tokens: list[_Token], known: Known) -> Iterator[_Edit]:
             behind = "".join(f", {name}" for name in map(_with_pack, parameters, names))
         else:  # some parameter has no name, or is chosen by the preprocessor
             begin = f" if (::simt_is_asked()) return;{begin}[=]() mutable -> void {{"
-        yield _Edit(tokens[brace].end, tokens[brace].end, begin)
-        yield _Edit(tokens[end].begin, tokens[end].begin, f"}}{behind}); ")
+        yield (tokens[brace].end, tokens[brace].end, begin)
+        yield (tokens[end].begin, tokens[end].begin, f"}}{behind}); ")
         name = tokens[opening - 1].text
-        named = [t for t in tokens[brace:end] if t.text in _CALLED and _is_name(name)]
-        yield from (_Edit(t.begin, t.end, f'"{name}"') for t in named)
-
-
-_CALLED = frozenset(("__func__", "__FUNCTION__"))
-"""The name of the function, which the body is no more."""
+        named = [t for t in tokens[brace:end] if t.text in {"__func__", "__FUNCTION__"} and _is_name(name)]
+        yield from ((t.begin, t.end, f'"{name}"') for t in named)
 
 
 def _with_pack(parameter: list[str], name: str) -> str:
