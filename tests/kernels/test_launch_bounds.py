@@ -29,7 +29,7 @@ chosen(int* x) { x[threadIdx.x] = 1; }
 #define BOUNDS(n) __launch_bounds__(n)
 #define KERNEL __global__ void BOUNDS(32)
 
-KERNEL by_macro(int* x) { x[threadIdx.x] = 1; }
+KERNEL by_macro(int* x, int = 0) { x[threadIdx.x] = 1; }
 __global__ void __maxnreg__(32) of_registers(int* x) { x[threadIdx.x] = 1; }
 int main(int count, char**) {
   int *x, threads = count > 1 ? 65 : 64;

@@ -290,13 +290,13 @@ def _kernels(text: str, tokens: list[_Token], known: Known) -> Iterator[_Edit]:
         words = [t.text for t in inside]
         parameters = [] if words in ([], ["void"]) else _parted(words)
         names = [_name_of(its) for its in parameters]
-        begin, behind = f" {_bounded(tokens[first:opening], names, known.bounds)}::simt_kernel(", ""
+        bounds, begin, behind = _bounded(tokens[first:opening], names, known.bounds), "::simt_kernel(", ""
         if all(names) and "#" not in words and not known.macros.intersection(names):
             begin += f"[]({_joined(inside)}) -> void {{"
             behind = "".join(f", {name}" for name in map(_with_pack, parameters, names))
         else:  # some parameter has no name, or is chosen by the preprocessor
-            begin = f" if (::simt_is_asked()) return;{begin}[=]() mutable -> void {{"
-        yield (tokens[brace].end, tokens[brace].end, begin)
+            begin = f"if (::simt_is_asked()) return; {begin}[=]() mutable -> void {{"
+        yield (tokens[brace].end, tokens[brace].end, f" {bounds}{begin}")
         yield (tokens[end].begin, tokens[end].begin, f"}}{behind}); ")
         name = tokens[opening - 1].text
         named = [t for t in tokens[brace:end] if t.text in {"__func__", "__FUNCTION__"} and _is_name(name)]
