@@ -11,7 +11,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.process.child import command_of
 from kernel_assay.kernels.backends.simt.program.compile import Request, compile_program
 from kernel_assay.kernels.backends.simt.program.findings import merged
-from kernel_assay.kernels.backends.simt.program.syntax import plain_kernels, rewrite_launches, variables
+from kernel_assay.kernels.backends.simt.program.syntax import known_of, rewrite_launches, variables
 from kernel_assay.kernels.backends.simt.toolchain import missing
 from kernel_assay.kernels.programs.run import Settings, run_program
 
@@ -33,37 +33,57 @@ def kinds(found):
     return [(f.kind, f.place.line if f.place else 0) for f in found.findings if not f.harmless]
 
 
+BODY = "__global__ void k({}) {{{} ::simt_kernel({} -> void {{{} }}{}); }}"
+DEFINED = "#define AT_MOST(n) __launch_bounds__(2 * n)\n#define KERNEL __global__ void\n"
+MEANT = ("__global__ void", "KERNEL AT_MOST(32)")
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("k<<<g, b>>>(x);", '::simt::kernel(::k, "k").on(g, b)(x);'),
-        ("a::k<<<f(g, n >> 2), b>>>\n(x);", '::simt::kernel(a::k, "a::k").on(f(g, n >> 2), b)\n(x);'),
-        ("if (x) q<<<1,\n2>>>(y);", 'if (x) {}q(simt_a...); }}, "q").on(1,\n2)(y);'),
+        ("k<<<g, b>>>(x);", '(::simt_launch("k", g, b), k(x), ::simt_run());'),
+        (
+            "a::k<<<f(g, n >> 2), b>>>\n(x);",
+            '(::simt_launch("a::k", f(g, n >> 2), b), a::k\n(x), ::simt_run());',
+        ),
+        ("if (x) q<<<1,\n2>>>(f(y));", 'if (x) (::simt_launch("q", 1,\n2), q(f(y)), ::simt_run());'),
         (
             "t<A<B<int>>, (3 > 2)><<<1, 2>>>();",
-            '{}t<A<B<int>>, (3 > 2)>(simt_a...); }}, "t<A<B<int>>,(3>2)>").on(1, 2)();',
+            '(::simt_launch("t<A<B<int>>,(3>2)>", 1, 2), t<A<B<int>>, (3 > 2)>(), ::simt_run());',
         ),
-        ("this->f[2]<<<1, 2>>>();", '{}this->f[2](simt_a...); }}, "this->f[2]").on(1, 2)();'),
+        ("this->f[2]<<<1, 2>>>();", '(::simt_launch("this->f[2]", 1, 2), this->f[2](), ::simt_run());'),
         ('puts("k<<<1, 2>>>(x)"); // k<<<1, 2>>>(x)', 'puts("k<<<1, 2>>>(x)"); // k<<<1, 2>>>(x)'),
         ("x = a <<< b;", "x = a <<< b;"),
         ("cudaLaunchKernel((const void*)k, g);", "cudaLaunchKernel(k, g);"),
+        ("__global__ void k(int);", "__global__ void k(int);"),
+        (
+            "__global__ void k(const T* x, int (*)[2]) { }",
+            BODY.format("const T* x, int (*)[2]", " if (::simt_is_asked()) return;", "[=]() mutable", "", ""),
+        ),
+        (
+            "template <class... A> __global__ void k(const T*\nx, A... a) { x; }",
+            "template <class... A> "
+            + BODY.format("const T*\nx, A... a", "", "[](const T* x, A... a)", " x;", ", x, a..."),
+        ),
+        (
+            f"{DEFINED}KERNEL AT_MOST(32) k() {{ }}",
+            DEFINED + BODY.format("", " ::simt::launch_bounds(2 * 32);", "[]()", "", "").replace(*MEANT),
+        ),
     ],
 )
 def test_launches_become_calls(text, wanted):
-    by_lambda = "::simt::kernel_template([&](auto&&... simt_a) SIMT_UNSEEN { "
-    plain = {"k": "::k"}
-    assert rewrite_launches(text, plain) == (wanted.format(by_lambda) if "{}" in wanted else wanted)
+    assert rewrite_launches(text, known_of([text])) == wanted
 
 
-def test_kernels_that_are_one_function_each():
+def test_kernels_that_std_may_have_a_function_beside():
     text = """
     __global__ void __launch_bounds__(128) one(int* x, int);
-    template <class T> __global__ void several(T* x);
     namespace n { static __global__ void inner() {} }
-    __global__ void usual(int n = 3) {}
-    __global__ void twice(int) {} __global__ void twice(int, int) {}
     """
-    assert plain_kernels([text]) == {"one": "::one", "inner": "inner"}
+    known = known_of([text, "using namespace std;"])
+    assert known.outer == {"one"}
+    assert rewrite_launches("one<<<1, 2>>>(x);", known) == '(::simt_launch("one", 1, 2), ::one(x), ::simt_run());'
+    assert not known_of([text]).outer
 
 
 def test_variables_of_the_device():

@@ -5,7 +5,7 @@ from _programs import ran
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.kernels.backends.simt.program.compile import Request, check_sources, compile_program, sentence_of
-from kernel_assay.kernels.backends.simt.program.syntax import rewrite_launches
+from kernel_assay.kernels.backends.simt.program.syntax import known_of, rewrite_launches
 from kernel_assay.kernels.backends.simt.rewriting import rewritten
 from kernel_assay.kernels.backends.simt.toolchain import missing
 
@@ -105,11 +105,16 @@ def test_a_program_with_what_others_write(tmp_path):
 
 
 def test_launches_as_editors_write_them():
-    spaced = "k << <f(g, n >> 2), A<B<int>>::b >> > (x);"
-    assert rewrite_launches(spaced, {"k": "::k"}) == '::simt::kernel(::k , "k").on(f(g, n >> 2), A<B<int>>::b ) (x);'
-    assert rewrite_launches("k<< <1, 2>>>(x);", {"k": "::k"}) == '::simt::kernel(::k, "k").on(1, 2)(x);'
-    assert rewrite_launches("cout << x << (a >> b) << y;", {}) == "cout << x << (a >> b) << y;"
-    assert rewrite_launches("#define U #pragma unroll 4\n", {}) == '#define U _Pragma("unroll 4")\n'
+    for text, wanted in (
+        (
+            "k << <f(g, n >> 2), A<B<int>>::b >> > (x);",
+            '(::simt_launch("k", f(g, n >> 2), A<B<int>>::b ), k  (x), ::simt_run());',
+        ),
+        ("k<< <1, 2>>>(x);", '(::simt_launch("k", 1, 2), k(x), ::simt_run());'),
+        ("cout << x << (a >> b) << y;", "cout << x << (a >> b) << y;"),
+        ("#define U #pragma unroll 4\n", '#define U _Pragma("unroll 4")\n'),
+    ):
+        assert rewrite_launches(text, known_of([text])) == wanted
 
 
 def test_a_shared_array_that_is_static_by_name():
@@ -125,6 +130,10 @@ MISSING = "p.cu:3:10: fatal error: {}: No such file or directory\n"
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
+        (
+            "p.cu:4:2: error: too few arguments to function 'simt::Launching simt_launch(const char*, dim3, dim3)'\n",
+            "a launch takes <<<grid, block, shared memory, stream>>>, the last two if wanted (p.cu, line 4)",
+        ),
         (MISSING.format("cudnn.h"), "cuDNN is not emulated (p.cu, line 3, includes cudnn.h)"),
         (
             MISSING.format("torch/extension.h"),

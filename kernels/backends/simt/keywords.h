@@ -92,13 +92,9 @@ extern SIMT_API const dim3 blockDim, gridDim;
 
 namespace simt {
 // What a kernel with __launch_bounds__ begins with (bounds.py); a device does not even launch it with more threads.
-template <class... Further>
-SIMT_UNSEEN inline void launch_bounds(long long most, Further...) {
-  long long threads = 1ll * blockDim.x * blockDim.y * blockDim.z;
-  if (most < 1 || threads <= most || bounds_are_asked_for || !in_kernel()) return;
-  char text[96];
-  snprintf(text, sizeof text, "a block of %lld threads, but its __launch_bounds__ allow %lld", threads, most);
-  fail(Trouble::launch_bounds, {"", 0}, text);
+template <class F, class... Further>
+SIMT_UNSEEN inline void launch_bounds(long long most, F, Further...) {
+  launch_bounds(most);
 }
 }  // namespace simt
 #define assert(condition) \

@@ -157,7 +157,7 @@ SIMT_API void land_copies(const void* barrier);
 SIMT_API void order_by_phase(const void* barrier, uint64_t phase, int how);
 // Runs the text of an asm statement; operands: what they hold, before and after.
 SIMT_API void ptx_run(const char* text, uint64_t* operands, int count, Place at);
-extern SIMT_API bool bounds_are_asked_for;  // by a program: emulated kernels are said to allow any block, so all do
+SIMT_API void launch_bounds(long long most);  // of the kernel that runs, or that a program calls to launch it
 [[noreturn]] SIMT_API void fail(Trouble trouble, Place at, const char* text);
 // Outside of functions a kernel's file has it by this name, under which nothing has to be made before main.
 extern SIMT_API SIMT_EACH char* dynamic_shared __asm__("simt_dynamic_shared");

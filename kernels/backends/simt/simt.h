@@ -30,3 +30,10 @@
 // Last: what chooses code for the device. NVIDIA's headers above must not see it, they would choose assembly.
 #define __CUDA_ARCH__ 900
 #define asm SIMT_UNSUPPORTED_asm
+
+// What programs include by name is there already, so that their macros may be called as anything in it.
+#include "matrices.h"
+#include "nvidia/cooperative_groups.h"
+#include "nvidia/cuda/pipeline"
+#include "nvidia/cuda_pipeline.h"
+#include "nvidia/curand_kernel.h"

@@ -18,10 +18,11 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.kernels.backends.simt import toolchain
 from kernel_assay.kernels.backends.simt.processor import PARALLEL
 from kernel_assay.kernels.backends.simt.program.syntax import (
+    Known,
     Variable,
     device_functions,
     kernel_parameters,
-    plain_kernels,
+    known_of,
     rewrite_launches,
     variables,
 )
@@ -139,13 +140,13 @@ def _units(request: Request, texts: dict[Path, str], declared: dict[Path, list[V
     if wrong := next((d for d in request.defines if not _MACRO.match(d)), None):
         raise UsageError(f"-D{wrong} names no macro; -DNAME and -DNAME=VALUE do")
     texts |= {file: _read(file) for file in request.sources}
-    known = [folder.resolve() for folder in toolchain.cuda_headers()]  # of which some are replaced
-    request = replace(request, includes=tuple(f for f in request.includes if f.resolve() not in known))
+    cudas = [folder.resolve() for folder in toolchain.cuda_headers()]  # of which some are replaced
+    request = replace(request, includes=tuple(f for f in request.includes if f.resolve() not in cudas))
     parts = [[file, *_headers(file, texts, request.includes)] for file in request.sources]
     declared |= {file: variables(text) for file, text in texts.items()}
-    plain = plain_kernels(texts.values())
+    known = known_of(texts.values())
     return [
-        _compiled(request, {file: texts[file] for file in own}, [v for file in own for v in declared[file]], plain)
+        _compiled(request, {file: texts[file] for file in own}, [v for file in own for v in declared[file]], known)
         for own in parts
     ]
 
@@ -180,25 +181,22 @@ def _headers(file: Path, texts: dict[Path, str], folders: Sequence[Path]) -> lis
     return found
 
 
-def _rewritten(text: str, file: Path, plain: dict[str, str]) -> str:
-    text = _FROM_ROOT.sub(r"\1", rewrite_launches(text, plain))
-    return placed(text, file.absolute())
-
-
-def _compiled(request: Request, own: dict[Path, str], declared: list[Variable], plain: dict[str, str]) -> _Unit:
+def _compiled(request: Request, own: dict[Path, str], declared: list[Variable], known: Known) -> _Unit:
     """Compile the first of these files, which includes the others."""
     mode = Mode.FAST if request.fast else Mode.CHECK
     more = (*_modal(request, own.values()), f"-std={request.standard}")
-    flags = [*toolchain.flags_of(mode), *more, *(f"-D{name}" for name in request.defines)]
-    words = [*flags, *map(str, [*own, *request.includes]), *own.values(), *sorted(plain.values())]
+    flags = [*toolchain.flags_of(mode), *more, *(f"-D{name}" for name in request.defines if _EARLY.match(name))]
+    words = [*flags, *map(str, [*own, *request.includes]), *own.values(), *request.defines]
+    words += [repr(sorted(part)) for part in known]
     digest = toolchain.digest_of(words, [Path(__file__), Path(__file__).with_name("syntax.py")])
     made = cache_folder() / f"{digest}-program.o"
     told = made.with_suffix(".json")
     if not made.exists():
         header = toolchain.headers(mode, "program/program.h", more)
         with toolchain.workplace() as folder:
-            places = _places(Path(folder), own, request, plain)
+            places = _places(Path(folder), own, request, known)
             command = [toolchain.gxx(), *flags, *places, *toolchain.include_flags(), "-include", str(header)]
+            command += ["-include", str(_macros(Path(folder), request.defines))]
             assembly, placed = Path(folder) / "unit.s", Path(folder) / "unit.o"
             source = str(_copy_of(next(iter(own)), Path(folder)))
             run_tool([*command, "-x", "c++", source, "-S", "-o", str(assembly)], folder, seconds=request.seconds)
@@ -220,12 +218,20 @@ def _modal(request: Request, texts: Iterable[str]) -> tuple[str, ...]:
     return (*PARALLEL, *_AS_CALLED, *counting(texts))
 
 
-def _places(folder: Path, own: dict[Path, str], request: Request, plain: dict[str, str]) -> list[str]:
+def _macros(folder: Path, defines: Iterable[str]) -> Path:
+    """A file with macros of the program's own, read behind the emulator's headers, which know no such names."""
+    made = folder / "macros.h"
+    late = [name.partition("=") for name in defines if not _EARLY.match(name)]
+    made.write_text("".join(f"#define {name} {value if given else 1}\n" for name, given, value in late), "utf-8")
+    return made
+
+
+def _places(folder: Path, own: dict[Path, str], request: Request, known: Known) -> list[str]:
     """Folders of headers: copies of the program's own files, rewritten, lie as they do, and come first."""
     for one, text in own.items():
         copy = _copy_of(one, folder)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(_rewritten(text, one, plain), "utf-8")
+        copy.write_text(placed(_FROM_ROOT.sub(r"\1", rewrite_launches(text, known)), one.absolute()), "utf-8")
     words = ["-iquote", str(next(iter(own)).absolute().parent), "-I", str(_copy_of(Path("/"), folder))]
     for one in request.includes:
         words += ["-I", str(_copy_of(one, folder)), "-I", str(one)]
@@ -305,8 +311,9 @@ def _lines(executable: Path, units: Sequence[_Unit], texts: dict[Path, str]) -> 
     lines += _function_lines(device_functions(texts.values()), executable)
     lines += [f"shared {a.offset} {a.size} {_word(a.name)}" for a in arrays]
     names = [file.name for file in texts]
-    known = {file: file.name if names.count(file.name) == 1 else str(file.absolute()) for file in texts}
-    sources = {known[file]: rewritten(text) for file, text in texts.items()}
+    called = {file: file.name if names.count(file.name) == 1 else str(file.absolute()) for file in texts}
+    known = known_of(texts.values())
+    sources = {called[file]: rewritten(rewrite_launches(text, known)) for file, text in texts.items()}
     places = subscripts(sources, {a.name for a in arrays})
     lines += [
         f"subscript {s.line} {s.column} {s.closing_line} {s.closing_column} {s.further} {s.name} {s.file}"
@@ -367,6 +374,7 @@ _LIBRARIES = {
 _FEATURES = {
     "texture references are not emulated, nor known to CUDA since version 12": r"^'texture' (?:does not name|was not)",
     "launches by kernels are not emulated": "cudaGetParameterBuffer|cudaLaunchDevice",
+    "a launch takes <<<grid, block, shared memory, stream>>>, the last two if wanted": r"\bsimt_launch\(",
 }
 """What an error of g++ is about."""
 _NO_ASSEMBLY = "SIMT_UNSUPPORTED_asm"
@@ -385,6 +393,8 @@ _ERROR = re.compile(r"^(.*?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTIL
 _FROM = re.compile(r"^(?:In file included)?\s*from ([^:\n]+):(\d+)", re.MULTILINE)
 _NO_FUNCTION = re.compile(r"(?:([^\s:]+):(\d+):)? ?undefined reference to `([^']+)'")
 _TWICE = re.compile(r"(?:([^\s:]+):(\d+):)? ?multiple definition of `([^']+)'")
+_EARLY = re.compile(r"_|THRUST_|CUB_|CCCL_|CUDA|NDEBUG")
+"""Macros that headers of CUDA and of the C library ask for."""
 _MACRO = re.compile(r"[^\W\d]\w*(?:\([^()]*\))?(?:=|$)")
 _NO_HEADER = re.compile(r"(\S+): No such file or directory")
 

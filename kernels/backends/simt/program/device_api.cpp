@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "launch.h"
 #include "streams.h"
 #include "watch.h"
 
@@ -188,16 +189,24 @@ API cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute what, int va
   return FINE;
 }
 API cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) { return FINE; }
-API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* to, const void*) {
-  *to = {};
-  bounds_are_asked_for = true;
-  to->maxThreadsPerBlock = 1024, to->numRegs = 32, to->binaryVersion = to->ptxVersion = 90;
-  to->sharedSizeBytes = static_shared(), to->maxDynamicSharedSizeBytes = static_cast<int>(most_dynamic_shared);
-  return FINE;
+// The threads that a block of a kernel may have; 0 if it is no kernel. Asked, a kernel returns before it reads a parameter.
+static int most_threads(const void* f) {
+  if (!in_library(reinterpret_cast<uintptr_t>(f))) return 0;
+  Launching asking("", {"", 0}, {}, false, true);
+  reinterpret_cast<void (*)()>(const_cast<void*>(f))();
+  return !asking.called ? 0 : static_cast<int>(asking.most_threads ? std::min(asking.most_threads, 1024ull) : 1024);
 }
-API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* to, const void*, int threads, size_t shared, unsigned) {
+API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* to, const void* f) {
+  LOCKED;
+  *to = {};
+  to->maxThreadsPerBlock = most_threads(f), to->numRegs = 32, to->binaryVersion = to->ptxVersion = 90;
+  to->sharedSizeBytes = static_shared(), to->maxDynamicSharedSizeBytes = static_cast<int>(most_dynamic_shared);
+  return to->maxThreadsPerBlock ? FINE : TELL(cudaErrorInvalidDeviceFunction, "no kernel");
+}
+API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* to, const void* f, int threads, size_t shared, unsigned) {
+  LOCKED;
   if (threads < 1) return TELL(cudaErrorInvalidValue, "blocks of no threads");
-  *to = threads > 1024 ? 0 : static_cast<int>(blocks_at_once(threads, shared + static_shared()));
+  *to = threads > most_threads(f) ? 0 : static_cast<int>(blocks_at_once(threads, shared + static_shared()));
   return FINE;
 }
 API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* to, const void* f, int threads, size_t shared) {

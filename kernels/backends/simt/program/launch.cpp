@@ -29,7 +29,8 @@ namespace {
 cudaError_t last = cudaSuccess, late = cudaSuccess;  // late: of a launch, known to the host when it next waits
 constexpr size_t greatest_block_shared = 227 << 10;
 uintptr_t parameters, parameters_end;
-Pointers passed;
+std::vector<const void*> passed;
+thread_local Launching* begun;
 
 cudaError_t error_of(int32_t trouble) {
   switch (static_cast<Trouble>(trouble)) {
@@ -42,7 +43,8 @@ cudaError_t error_of(int32_t trouble) {
   }
 }
 
-const char* wrong_with(const Config& c, bool cooperative, cudaError_t& error) {
+const char* wrong_with(const Launching& launch, cudaError_t& error) {
+  const Config& c = launch.how;
   uint64_t threads = uint64_t{c.block.x} * c.block.y * c.block.z, blocks = uint64_t{c.grid.x} * c.grid.y * c.grid.z;
   error = cudaErrorInvalidConfiguration;
   if (!threads) return "a block of 0 threads";
@@ -55,8 +57,11 @@ const char* wrong_with(const Config& c, bool cooperative, cudaError_t& error) {
   error = cudaErrorInvalidValue;
   if (c.shared + static_shared() > greatest_block_shared) return "more shared memory than a block has";
   if (c.shared > most_dynamic_shared) return "more than 48 KB of dynamic shared memory, without cudaFuncSetAttribute";
+  static thread_local char text[96];
+  snprintf(text, sizeof text, "a block of %llu threads, but its __launch_bounds__ allow %llu", (unsigned long long)threads, launch.most_threads);
+  if (launch.most_threads && threads > launch.most_threads) return text;
   error = cudaErrorCooperativeLaunchTooLarge;
-  if (cooperative && blocks > processors * blocks_at_once(threads, c.shared)) return "more blocks than the device holds at once";
+  if (launch.cooperative && blocks > processors * blocks_at_once(threads, c.shared)) return "more blocks than the device holds at once";
   return nullptr;
 }
 
@@ -74,28 +79,24 @@ void note_launch(cudaError_t error, const char* why, Place at, const char* kerne
   note(f, Memory{}, false);
 }
 
-cudaError_t run(const Config& c, bool cooperative, void (*thread)(const void*), const void* arguments, const void* anchor) {
+void run(const Launching& launch) {
+  const Config& c = launch.how;
   Open opened;
   Launch how{};
   how.grid[0] = c.grid.x, how.grid[1] = c.grid.y, how.grid[2] = c.grid.z;
   how.block[0] = c.block.x, how.block[1] = c.block.y, how.block[2] = c.block.z;
   how.dynamic_shared = static_cast<uint32_t>(c.shared), how.order = table->order, how.seed = table->seed;
-  how.check = !is_fast, how.undefined_byte = 0x7b, how.shares = !is_fast && table->seed, how.is_plain = !cooperative;
+  how.check = !is_fast, how.undefined_byte = 0x7b, how.shares = !is_fast && table->seed, how.is_plain = !launch.cooperative;
   collect_regions(how);
-  find_library(anchor);
+  find_library(launch.anchor);
   // The host's own thread-local variables lie among the shared ones.
   std::vector<char> kept(S.shared, S.shared + S.shared_bytes);
   launching = true;
-  launch_on_all(how, thread, arguments, anchor);
+  launch_on_all(how, launch.thread, launch.call, launch.anchor);
   launching = false;
   memcpy(S.shared, kept.data(), kept.size());
   S.current = -1;
-  if (how.fault.trouble == static_cast<int32_t>(Trouble::none)) return cudaSuccess;
-  if (how.fault.trouble == static_cast<int32_t>(Trouble::launch_bounds)) {
-    --table->launches;
-    note_launch(cudaErrorInvalidValue, how.fault.text, launched.at, launched.kernel);
-    return last = cudaErrorInvalidValue;
-  }
+  if (how.fault.trouble == static_cast<int32_t>(Trouble::none)) return;
   S.active = true;  // for the note: it is of this launch
   bool is_misaligned = how.fault.trouble == static_cast<int32_t>(Trouble::misaligned);
   if (is_misaligned) note(how.fault, memory_at(strtoul(how.fault.text, nullptr, 16)), false);
@@ -103,7 +104,6 @@ cudaError_t run(const Config& c, bool cooperative, void (*thread)(const void*), 
   S.active = false;
   late = error_of(how.fault.trouble);
   if (how.fault.trouble == static_cast<int32_t>(Trouble::trap) && strstr(how.fault.text, "assertion")) late = cudaErrorAssert;
-  return cudaSuccess;
 }
 }  // namespace
 
@@ -111,8 +111,8 @@ bool is_reachable(uintptr_t at) { return at - parameters < parameters_end - para
 
 int parameter_within(uintptr_t begin, size_t bytes) {
   int found = 0;
-  for (size_t i = 0; launching && i < passed.count; ++i)
-    if (reinterpret_cast<uintptr_t>(passed.begin[i]) - begin < bytes) found = found ? -1 : static_cast<int>(i) + 1;
+  for (size_t i = 0; launching && i < passed.size(); ++i)
+    if (reinterpret_cast<uintptr_t>(passed[i]) - begin < bytes) found = found ? -1 : static_cast<int>(i) + 1;
   return std::max(found, 0);
 }
 
@@ -131,29 +131,47 @@ cudaError_t told(cudaError_t what, const char* function, uintptr_t pc, const cha
   return what;
 }
 
-cudaError_t launch_kernel(const char* kernel, Place at, const Config& c, void (*thread)(const void*), const void* arguments,
-                          size_t bytes, const void* anchor, bool cooperative, Pointers pointers) {
-  if (launching) refuse(placed("dynamic parallelism, a launch by a kernel, is not emulated", at).c_str());
+Launching::Launching(const char* kernel, Place at, const Config& how, bool cooperative, bool asks)
+    : kernel(kernel), at(at), how(how), cooperative(cooperative), asks(asks), outer(begun) {
+  if (simt::launching) refuse(placed("dynamic parallelism, a launch by a kernel, is not emulated", at).c_str());
+  begun = this;
+}
+Launching::~Launching() {
+  if (call) destroy(call);
+  if (begun == this) begun = outer;
+}
+
+bool is_asked() { return begun && begun->asks && !launch_of_call(); }
+Launching* launch_of_call() {
+  if (launching || !begun || begun->called) refuse("a kernel is called as a function, without <<< >>>");
+  begun->called = true;
+  begun->most_threads = std::exchange(bounds_told, 0);
+  return begun->asks ? nullptr : begun;
+}
+
+cudaError_t run_launch() {
   LOCKED;
+  const Launching& l = *std::exchange(begun, begun->outer);
+  if (!l.thread) refuse(placed((std::string(l.kernel) + " is launched, but the definition of no such kernel was found").c_str(), l.at).c_str());
   if (sticky != cudaSuccess || late != cudaSuccess) return sticky;
   cudaError_t error;
-  if (const char* why = wrong_with(c, cooperative, error)) {
-    note_launch(error, why, at, kernel);
+  if (const char* why = wrong_with(l, error)) {
+    note_launch(error, why, l.at, l.kernel);
     return last = error;
   }
-  launched = {kernel, at};
-  passed = pointers;
-  parameters = reinterpret_cast<uintptr_t>(arguments), parameters_end = parameters + bytes;
-  table->running_line = at.line;
-  set_file(table->running_file, at.file);
-  snprintf(table->running, sizeof table->running, "%s", placed(kernel, at).c_str());
+  launched = {l.kernel, l.at};
+  passed = l.pointers;
+  parameters = reinterpret_cast<uintptr_t>(l.call), parameters_end = parameters + l.bytes;
+  table->running_line = l.at.line;
+  set_file(table->running_file, l.at.file);
+  snprintf(table->running, sizeof table->running, "%s", placed(l.kernel, l.at).c_str());
   ++table->launches;
   fflush(stdout);
-  judge_arguments(static_cast<const char*>(arguments) + sizeof(void*), bytes - sizeof(void*), kernel, at);  // behind the kernel
-  begin_work(c.stream, (std::string("kernel ") + kernel).c_str(), calls_here());
-  cudaError_t refused = run(c, cooperative, thread, arguments, anchor);
+  judge_arguments(l.call, l.bytes, l.kernel, l.at);
+  begin_work(l.how.stream, (std::string("kernel ") + l.kernel).c_str(), calls_here());
+  run(l);
   table->running[0] = 0;
-  return refused;
+  return cudaSuccess;
 }
 
 // An algorithm of Thrust's that the host's thread runs for the device, in a stream.

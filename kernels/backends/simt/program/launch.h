@@ -2,6 +2,8 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <vector>
+
 #include "../runtime.h"
 
 namespace simt {
@@ -10,13 +12,28 @@ struct Config {
   size_t shared;
   cudaStream_t stream;
 };
-// What a launch's arguments point to, null where one is no pointer.
-struct Pointers {
-  const void* const* begin;
-  size_t count;
+// A launch from where it begins: the kernel that the host calls then, by its parameters' types, notes itself in it.
+struct SIMT_API Launching {
+  const char* kernel;
+  Place at;
+  Config how;
+  bool cooperative = false, asks = false;  // asks: nothing is run, the kernel only tells its bounds
+  bool called = false;
+  unsigned long long most_threads = 0;     // as its __launch_bounds__ say; 0: it has none
+  const void* call = nullptr;              // thread(call) runs the kernel in a thread
+  size_t bytes = 0;                        // of it
+  void (*thread)(const void*) = nullptr;
+  void (*destroy)(const void*) = nullptr;
+  const void* anchor = nullptr;
+  std::vector<const void*> pointers;       // what its arguments point to, null where one is no pointer
+  Launching* outer;                        // in whose arguments it was begun
+
+  Launching(const char* kernel, Place at, const Config& how, bool cooperative = false, bool asks = false);
+  Launching(const Launching&) = delete;
+  ~Launching();
 };
-// Runs thread(arguments) in every thread; the error that <<< >>> leaves behind.
-SIMT_API cudaError_t launch_kernel(const char* kernel, Place at, const Config& how, void (*thread)(const void*),
-                                   const void* arguments, size_t bytes, const void* anchor, bool cooperative, Pointers pointers);
+SIMT_API Launching* launch_of_call();  // that a kernel is called for; null if only its bounds are asked for
+SIMT_API bool is_asked();
+SIMT_API cudaError_t run_launch();     // the last one that was begun; the error that <<< >>> leaves behind
 SIMT_API const char* first_argument(const char* call);
 }  // namespace simt

@@ -6,7 +6,6 @@
 #undef warpSize  // a device's properties have it, too
 constexpr int warpSize = 32;
 
-#include <tuple>
 
 // libcu++ must not take this for nvcc, which programs are told it is.
 #if __has_include(<cuda/std/__cccl/compiler.h>)
@@ -20,82 +19,61 @@ constexpr int warpSize = 32;
 namespace simt {
 inline thread_local char program_anchor;
 
-// The values of a launch's arguments, and what each thread calls with them.
-template <class F, class... A>
-struct Call {
-  F kernel;
-  std::tuple<A...> arguments;
+// A kernel's body and the values of its parameters, and what each thread calls with them.
+template <size_t I, class T>
+struct Value {
+  T value;
+};
+template <class I, class F, class... A>
+struct Call;
+template <size_t... I, class F, class... A>
+struct Call<std::index_sequence<I...>, F, A...> : Value<I, A>... {
+  F body;
   static SIMT_UNSEEN void thread(const void* at) {
     auto& call = *static_cast<Call*>(const_cast<void*>(at));
-    invoke(call, std::index_sequence_for<A...>{});
+    F(call.body)(static_cast<Value<I, A>&>(call).value...);
   }
-  template <size_t... I>
-  static SIMT_UNSEEN void invoke(Call& call, std::index_sequence<I...>) {
-    call.kernel(std::get<I>(call.arguments)...);
+  static void destroy(const void* at) { delete static_cast<const Call*>(at); }
+  // Zeroed, for nothing between parameters is a word that the host passes.
+  static void* operator new(size_t bytes) {
+    constexpr size_t align = alignof(Call) > 16 ? alignof(Call) : 16;
+    return memset(aligned_alloc(align, (bytes + align - 1) / align * align), 0, bytes);
   }
+  static void operator delete(void* at) { free(at); }
 };
 
 template <class T>
-SIMT_UNSEEN const void* pointer_of(const T& argument) {
-  if constexpr (std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>) return (const void*)argument;
-  return nullptr;
-}
-
-template <class F, class... P>
-struct Configured {
-  F kernel;
-  const char* name;
-  Place at;
-  Config how;
-  bool cooperative;
-
-  cudaError_t operator()(P... arguments) const { return run<std::decay_t<P>...>(std::move(arguments)...); }
-  template <class... A>
-  cudaError_t run(A... arguments) const {
-    const void* pointers[] = {pointer_of(arguments)..., nullptr};
-    Call<F, A...> call{kernel, {std::move(arguments)...}};
-    program_anchor = 1;
-    return launch_kernel(name, at, how, call.thread, &call, sizeof call, &program_anchor, cooperative, {pointers, sizeof...(A)});
-  }
-};
-// Of a kernel whose parameters only the call tells.
-template <class F>
-struct Deduced : Configured<F> {
-  template <class... A>
-  cudaError_t operator()(A&&... arguments) const {
-    return this->template run<std::decay_t<A>...>(std::forward<A>(arguments)...);
-  }
-};
-
-template <class F, class... P>
-struct Plain {
-  F kernel;
-  const char* name;
-  Place at;
-  Configured<F, P...> on(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr) const {
-    return {kernel, name, at, {grid, block, shared, stream}, false};
-  }
-};
-template <class F>
-struct Template {
-  F kernel;
-  const char* name;
-  Place at;
-  Deduced<F> on(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr) const {
-    return {{kernel, name, at, {grid, block, shared, stream}, false}};
-  }
-};
-template <class... P>
-Plain<void (*)(P...), P...> kernel(void (*k)(P...), const char* name, Place at = here()) { return {k, name, at}; }
-template <class F>
-Template<F> kernel_template(F k, const char* name, Place at = here()) { return {k, name, at}; }
+SIMT_UNSEEN const void* pointer_of(T* argument, int) { return (const void*)argument; }
+template <class T>
+SIMT_UNSEEN const void* pointer_of(const T&, long) { return nullptr; }
 
 template <class... P, size_t... I>
 cudaError_t launch_with(void (*k)(P...), const Config& how, void** arguments, bool cooperative, const char* name, Place at,
                         std::index_sequence<I...>) {
-  return Configured<void (*)(P...), P...>{k, name, at, how, cooperative}(*static_cast<std::decay_t<P>*>(arguments[I])...);
+  Launching launching(name, at, how, cooperative);
+  k(*static_cast<std::decay_t<P>*>(arguments[I])...);
+  return run_launch();
 }
 }  // namespace simt
+
+// What a launch and a kernel's definition are rewritten to (syntax.py).
+SIMT_UNSEEN inline simt::Launching simt_launch(const char* kernel, dim3 grid, dim3 block, size_t shared = 0,
+                                               cudaStream_t stream = nullptr, simt::Place at = simt::here()) {
+  return {kernel, at, {grid, block, shared, stream}};
+}
+inline cudaError_t simt_run() { return simt::run_launch(); }
+inline bool simt_is_asked() { return simt::is_asked(); }
+template <class F, class... A>
+SIMT_UNSEEN void simt_kernel(F body, A&... parameters) {
+  auto* launching = simt::launch_of_call();
+  if (!launching) return;
+  using Call = simt::Call<std::index_sequence_for<A...>, F, std::remove_const_t<A>...>;
+  launching->pointers = {simt::pointer_of(parameters, 0)...};
+  launching->call = new Call{{std::move(parameters)}..., std::move(body)};
+  launching->bytes = sizeof(Call), launching->thread = Call::thread, launching->destroy = Call::destroy;
+  simt::program_anchor = 1;
+  launching->anchor = &simt::program_anchor;
+}
 
 #define SIMT_BY_POINTER(NAME, COOPERATIVE)                                                                              \
   template <class... P>                                                                                                 \

@@ -1,14 +1,17 @@
 """The text of a CUDA program's file as g++ takes it: launches become calls; lines stay where they are.
 
-`k<<<grid, block>>>(x)` becomes `simt::kernel(k, "k").on(grid, block)(x)`: arguments are converted to the types of the
-kernel's parameters. Templates, overloads and kernels with default arguments are called by a lambda instead, for their
-parameters are known only where they are called.
+As under nvcc a launch is an ordinary call of a function that takes the kernel's parameters, and C++ says what that
+means: which overload, which template arguments, which conversions. `k<<<grid, block>>>(x)` becomes
+`(simt_launch("k", grid, block), k(x), simt_run())`, and `__global__ void k(int* x) { BODY }` becomes
+`__global__ void k(int* x) { simt_kernel([](int* x) -> void { BODY }, x); }`, which only notes the body and the values
+of the parameters. `simt_run` then runs the body in each thread.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 _TOKEN = re.compile(
@@ -113,32 +116,107 @@ def _callee(tokens: list[_Token], at: int) -> int:
     return at
 
 
-def plain_kernels(texts: Iterable[str]) -> dict[str, str]:
-    """Kernels that are one function each, and the name to take: no template, no overload, no default argument.
+class Known(NamedTuple):
+    """What the files of a program say together of its kernels."""
 
-    Those outside of namespaces are named from there: std may have functions that are called the same.
-    """
-    known: dict[str, set[int]] = {}
-    names: dict[str, str] = {}
-    for text in texts:
-        for name, parameters, depth in _kernels(_tokens(text)):
-            known.setdefault(name, set()).add(parameters)
-            names[name] = name if depth or names.get(name) == name else f"::{name}"
-    return {name: names[name] for name, counts in known.items() if len(counts) == 1 and counts != {-1}}
+    words: frozenset[str]
+    """`__global__`, and macros that stand for it."""
+    bounds: Mapping[str, tuple[list[str], list[str]]]
+    """Macros that stand for launch bounds: their parameters, and the bounds."""
+    macros: frozenset[str]
+    """All macros."""
+    outer: frozenset[str]
+    """Kernels to name from outside of namespaces: std, which is used, may have functions that are called the same."""
 
 
-def kernel_parameters(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([^()\n]*)\))?((?:\\\n|[^\n])*)", re.MULTILINE)
+_BOUNDS = "__launch_bounds__"
+
+
+def known_of(texts: Collection[str]) -> Known:
+    """Read what the files of a program say of its kernels."""
+    macros = {m[1]: (re.findall(r"\w+", m[2] or ""), _tokens(m[3])) for text in texts for m in _DEFINE.finditer(text)}
+    heads = {name: {t.text for t in body} for name, (_, body) in macros.items()}
+    words = {"__global__"}
+    while more := {name for name, its in heads.items() if its & words and not its & {"{", ";"}} - words:
+        words |= more
+    bounds: dict[str, tuple[list[str], list[str]]] = {}
+    for _ in range(4):  # macros that stand for macros
+        found = {
+            name: (its, _bounds_in(body, bounds)) for name, (its, body) in macros.items() if "{" not in heads[name]
+        }
+        bounds = {name: it for name, it in found.items() if it[1]}
+    outer = _outer(texts, words) if any("using namespace" in text for text in texts) else frozenset[str]()
+    return Known(frozenset(words), bounds, frozenset(macros), outer)
+
+
+def _bounds_in(tokens: list[_Token], bounds: Mapping[str, tuple[list[str], list[str]]]) -> list[str]:
+    """The words of launch bounds; none if there are none. bounds: macros that stand for some."""
+    at = next((n for n, t in enumerate(tokens) if t.text == _BOUNDS or t.text in bounds), None)
+    if at is None:
+        return []
+    given = [t.text for t in tokens[at + 2 : _closing(tokens, at + 1)]]
+    if tokens[at].text == _BOUNDS:
+        return given
+    parameters, words = bounds[tokens[at].text]
+    values = dict(zip(parameters, map(" ".join, _parted(given)), strict=False))
+    return [values.get(word, word) for word in words]
+
+
+def _outer(texts: Iterable[str], words: set[str]) -> frozenset[str]:
+    found: tuple[set[str], set[str]] = (set(), set())
+    for tokens in map(_tokens, texts):
+        for number, depth in _depths(tokens, 0):
+            if tokens[number].text in words:
+                found[depth > 0].add(tokens[_parameters(tokens, number) - 1].text)
+    return frozenset(found[0] - found[1])
+
+
+def kernel_parameters(texts: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Names of the parameters of each kernel that is defined once; empty where one has none."""
-    known: dict[str, set[tuple[str, ...]]] = {}
+    known, words = dict[str, set[tuple[str, ...]]](), known_of(texts).words
     for text in texts:
         tokens = _tokens(text)
-        for number in (n for n, token in enumerate(tokens) if token.text == "__global__"):
-            opening = _parameters(tokens, number)
-            closing = _closing(tokens, opening)
-            if closing + 1 < len(tokens) and tokens[closing + 1].text == "{":
-                inside = tuple(map(_name_of, _parted([t.text for t in tokens[opening + 1 : closing]])))
-                known.setdefault(tokens[opening - 1].text, set()).add(inside)
+        for _, opening, closing, _ in _definitions(text, tokens, words):
+            inside = tuple(map(_name_of, _parted([t.text for t in tokens[opening + 1 : closing]])))
+            known.setdefault(tokens[opening - 1].text, set()).add(inside)
     return {name: next(iter(found)) for name, found in known.items() if len(found) == 1}
+
+
+class _Definition(NamedTuple):
+    """Tokens of a kernel's definition: its first, the brackets of its parameters, the brace of its body."""
+
+    first: int
+    opening: int
+    closing: int
+    brace: int
+
+
+def _definitions(text: str, tokens: list[_Token], words: frozenset[str]) -> Iterator[_Definition]:
+    directives = [m.span() for m in _DEFINE.finditer(text)]
+    for number, token in enumerate(tokens):
+        if token.text in words and tokens[number - 1].text not in {"define", "undef", "ifdef", "ifndef"}:
+            end = next((end for begin, end in directives if begin <= token.begin < end), len(text))
+            if found := _definition(tokens, number, words, end):
+                yield found
+
+
+def _definition(tokens: list[_Token], first: int, words: frozenset[str], end: int) -> _Definition | None:
+    """The definition that a word of a kernel begins, if one begins before the end."""
+    at, opening, closing = first, 0, 0
+    while at < len(tokens) - 1 and tokens[at + 1].begin < end:
+        at += 1
+        word = tokens[at].text
+        if word == "(":
+            after = _closing(tokens, at)
+            if tokens[at - 1].text not in _ATTRIBUTES:
+                opening, closing = at, after
+            at = after
+        elif word == "{" and opening:
+            return _Definition(first, opening, closing, at)
+        elif word in words or word in {";", "{", "}"}:
+            break
+    return None
 
 
 def _parted(words: list[str]) -> list[list[str]]:
@@ -154,29 +232,14 @@ def _parted(words: list[str]) -> list[list[str]]:
 
 
 def _name_of(parameter: list[str]) -> str:
-    """The name of a parameter, which stands last but for brackets and a default."""
+    """The name of a parameter, which stands last, behind a type, but for brackets and a default."""
     words = parameter[: next((n for n, word in enumerate(parameter) if word in {"[", "="}), None)]
-    return words[-1] if len(words) > 1 and _is_name(words[-1]) and words[-1] not in _NO_NAMES else ""
+    kind = [word for word in words[:-1] if word not in _NO_TYPES]
+    return words[-1] if kind and kind[-1] != "::" and _is_name(words[-1]) and words[-1] not in _NO_NAMES else ""
 
 
-_NO_NAMES = frozenset(("const", "volatile", "restrict", "__restrict__", "__restrict"))
-
-
-def _kernels(tokens: list[_Token]) -> Iterator[tuple[str, int, int]]:
-    """Names of kernels, how many parameters they have (-1: a pointer to it tells not all of it), braces around them."""
-    depth = 0
-    for number, token in enumerate(tokens):
-        depth += (token.text == "{") - (token.text == "}")
-        if token.text != "__global__":
-            continue
-        opening = _parameters(tokens, number)
-        inside = [t.text for t in tokens[opening + 1 : _closing(tokens, opening)]]
-        before = number
-        while before and tokens[before - 1].text not in {";", "}", "{"}:
-            before -= 1
-        is_template = any(t.text == "template" for t in tokens[before:number])
-        unclear = is_template or "=" in inside
-        yield tokens[opening - 1].text, -1 if unclear else inside.count(",") + bool(inside), depth
+_NO_TYPES = frozenset(("const", "volatile", "restrict", "__restrict__", "__restrict", "typename", "struct", "enum"))
+_NO_NAMES = _NO_TYPES | {"int", "float", "double", "char", "short", "long", "unsigned", "signed", "bool"}
 
 
 def _parameters(tokens: list[_Token], at: int) -> int:
@@ -190,40 +253,90 @@ def _parameters(tokens: list[_Token], at: int) -> int:
     return at
 
 
-def rewrite_launches(text: str, plain: Mapping[str, str]) -> str:
-    """Make calls of launches."""
+_Edit = tuple[int, int, str]
+"""Begin, end, and the text to put there."""
+
+
+def rewrite_launches(text: str, known: Known) -> str:
+    """Make calls of launches, and let kernels note their launch."""
     text = _CAST.sub(lambda m: m[1] + "\n" * m[0].count("\n", len(m[1])), text)
     text = _PRAGMA.sub(r'\1_Pragma("\2")', text)
-    if "<<" not in text:
-        return text
-    tokens, edits = _tokens(text), list[tuple[int, int, str]]()
+    tokens = _tokens(text)
+    for begin, end, new in sorted((*_launches(text, tokens, known), *_kernels(text, tokens, known)), reverse=True):
+        text = f"{text[:begin]}{new}{text[end:]}"
+    return text
+
+
+def _launches(text: str, tokens: list[_Token], known: Known) -> Iterator[_Edit]:
     for number, token in enumerate(tokens):
         if token.text != "<<<" or not number:
             continue
         opening, end = _configuration_end(tokens, number)
-        first = _callee(tokens, number - 1)
         if not end or end + 1 >= len(tokens) or tokens[end + 1].text != "(":
             continue
-        callee = tokens[first:number]
+        callee = tokens[_callee(tokens, number - 1) : number]
         name = "".join(t.text for t in callee).replace("\\", "\\\\").replace('"', '\\"')
-        is_plain = callee[-1].text in plain and all(_is_name(t.text) or t.text == "::" for t in callee)
-        begin, middle = _CALLS[is_plain]
-        prefix = "::" * (is_plain and len(callee) == 1 and plain[name].startswith("::"))
-        edits.append((tokens[first].begin, tokens[first].begin, begin + prefix))
-        edits.append((token.begin, token.end, middle.format(name=name)))
-        edits.append((tokens[opening].begin, tokens[end].end, ")"))
-    for start, stop, new in sorted(edits, reverse=True):
-        text = text[:start] + new + text[stop:]
-    return text
+        is_outer = callee[0].text in known.outer and (len(callee) == 1 or callee[1].text == "<")
+        how, what = text[token.end : tokens[opening].begin], text[callee[0].begin : token.begin]
+        call = f'(::simt_launch("{name}", {how}), {"::" * is_outer}{what}'
+        yield (callee[0].begin, tokens[end].end, call)
+        arguments = tokens[_closing(tokens, end + 1)].end
+        yield (arguments, arguments, ", ::simt_run())")
 
 
-_CALLS = {
-    True: ("::simt::kernel(", ', "{name}").on('),
-    False: (
-        "::simt::kernel_template([&](auto&&... simt_a) SIMT_UNSEEN {{ ".replace("{{", "{"),
-        '(simt_a...); }}, "{name}").on(',
-    ),
-}
+def _kernels(text: str, tokens: list[_Token], known: Known) -> Iterator[_Edit]:
+    for first, opening, closing, brace in _definitions(text, tokens, known.words):
+        end, inside = _body_end(tokens, brace), tokens[opening + 1 : closing]
+        words = [t.text for t in inside]
+        parameters = [] if words in ([], ["void"]) else _parted(words)
+        names = [_name_of(its) for its in parameters]
+        bounds, begin, behind = _bounded(tokens[first:opening], names, known.bounds), "::simt_kernel(", ""
+        if all(names) and "#" not in words and not known.macros.intersection(names):
+            begin += f"[]({_joined(inside)}) -> void {{"
+            behind = "".join(f", {name}" for name in map(_with_pack, parameters, names))
+        else:  # some parameter has no name, or is chosen by the preprocessor
+            begin = f"if (::simt_is_asked()) return; {begin}[=]() mutable -> void {{"
+        yield (tokens[brace].end, tokens[brace].end, f" {bounds}{begin}")
+        yield (tokens[end].begin, tokens[end].begin, f"}}{behind}); ")
+        name = tokens[opening - 1].text
+        named = [t for t in tokens[brace:end] if t.text in {"__func__", "__FUNCTION__"} and _is_name(name)]
+        yield from ((t.begin, t.end, f'"{name}"') for t in named)
+
+
+def _with_pack(parameter: list[str], name: str) -> str:
+    at = parameter.index(name)
+    return f"{name}..." if parameter[max(at - 3, 0) : at] == ["."] * 3 else name
+
+
+def _joined(tokens: Sequence[_Token]) -> str:
+    words = [" " * (t.begin > before.end) + t.text for before, t in pairwise(tokens)]
+    return "".join((*(t.text for t in tokens[:1]), *words))
+
+
+def _bounded(head: list[_Token], names: Sequence[str], bounds: Mapping[str, tuple[list[str], list[str]]]) -> str:
+    """The statement that tells a kernel's launch bounds, if a macro in its head stands for them (else bounds.py's)."""
+    words = [] if {"#", _BOUNDS} & {t.text for t in head} else _bounds_in(head, bounds)
+    return f"::simt::launch_bounds({' '.join(words)}); " if words and not set(names) & set(words) else ""
+
+
+def _body_end(tokens: list[_Token], opening: int) -> int:
+    """The brace that closes one; the last token if none does."""
+    return next((at for at, depth in _depths(tokens, opening) if not depth), len(tokens) - 1)
+
+
+def _depths(tokens: list[_Token], begin: int) -> Iterator[tuple[int, int]]:
+    """Each token, and how many braces are open behind it; of what directives choose between, the first counts."""
+    depth, before = 0, list[int]()
+    for at in range(begin, len(tokens)):
+        depth += (tokens[at].text == "{") - (tokens[at].text == "}")
+        directive = tokens[at + 1].text if tokens[at].text == "#" and at + 1 < len(tokens) else ""
+        if directive.startswith("if"):
+            before.append(depth)
+        elif directive.startswith("el") and before:
+            depth = before[-1]
+        elif directive == "endif" and before:
+            before.pop()
+        yield at, depth
 
 
 def _configuration_end(tokens: list[_Token], opening: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <numeric>
 
 SIMT_EACH uint3 thread_index, block_index;
@@ -183,8 +184,19 @@ void fail(Trouble trouble, Place at, const char* text) {
   siglongjmp(out, 1);
 }
 
-bool bounds_are_asked_for;
 bool in_kernel() { return S.active && S.current >= 0; }
+
+thread_local unsigned long long bounds_told;
+void launch_bounds(long long most) {
+  long long threads = 1ll * block_extent.x * block_extent.y * block_extent.z;
+  if (!in_kernel()) bounds_told = std::max(most, 0ll);
+  else if (most > 0 && threads > most) {
+    char text[96];
+    snprintf(text, sizeof text, "a block of %lld threads, but its __launch_bounds__ allow %lld", threads, most);
+    fail(Trouble::launch_bounds, {"", 0}, text);
+  }
+}
+
 // As the C library counts, whose clock() is a program's own.
 long host_clock() {
   timespec used;

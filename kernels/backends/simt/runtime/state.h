@@ -11,6 +11,7 @@ extern SIMT_API SIMT_EACH uint3 thread_index asm("threadIdx"), block_index asm("
 extern SIMT_API dim3 block_extent asm("blockDim"), grid_extent asm("gridDim");
 
 namespace simt {
+extern thread_local unsigned long long bounds_told;  // by a kernel that is called to be launched
 constexpr int max_threads = 1024, warp_lanes = 32, max_warps = max_threads / warp_lanes;
 
 // What a switch needs: two threads share a line of the cache.

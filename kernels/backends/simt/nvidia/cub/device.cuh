@@ -35,7 +35,8 @@ struct Given {
       F mine = work;
       *memory = 0, mine();
     };
-    return simt::kernel_template(kernel, name, at).on(1, 1, 0, stream)();
+    simt::Launching launching(name, at, {1, 1, 0, stream});
+    return simt_kernel(kernel), simt_run();
   }
 };
 
