@@ -21,6 +21,7 @@ from kernel_assay.fuzz.cli.options import AtLeast, corpus_option, dtype_option
 from kernel_assay.fuzz.cli.output import FOUND, UNJUDGED
 from kernel_assay.fuzz.cli.toolbox.server_options import secret_of, server_options, with_service
 from kernel_assay.fuzz.settings import seconds_of
+from kernel_assay.reports.bugs import grouped
 from kernel_assay.reports.plain.terminal import say, table, visible
 from kernel_assay.reports.words import count
 
@@ -32,6 +33,8 @@ SENT_SUFFIXES = frozenset({".py", ".cu", ".cuh", ".h", ".hpp", ".cpp", ".toml", 
 """Files of a folder that are sent."""
 IDS = frozenset({"JOB", "FINDING", "JOB|FINDING"})
 """Names, in help texts, of options and arguments that are ids."""
+MOST_TOLD = 10
+"""Findings of a job that are named."""
 NEWS_SECONDS = 10.0
 """Between two lines that say how far a job is, if nothing else happens."""
 
@@ -122,7 +125,7 @@ def judge_command(
         sources, folder = folder_of(places)
         target = Target(folder=folder)
     job = client.judge(_request(JobKind.JUDGE, target, sources, **given), min(seconds_of(wait), 300.0))
-    return told(job, as_json=as_json, waited=True)
+    return told(client, job, as_json=as_json, waited=True)
 
 
 @command.command("submit")
@@ -177,7 +180,7 @@ def submit_command(
         target = Target(ops=ops, subjects=(*sent[: len(files)], *built_in), references=sent[len(files) :])
     job = client.submit(_request(JobKind(kind), target, sources, **given, **more))
     if follow:
-        return told(followed(client, job), as_json=as_json)
+        return told(client, followed(client, job), as_json=as_json)
     say(job.model_dump_json(indent=2) if as_json else f"{job.id} {job.state.value}; {program()} remote show {job.id}")
     return 0
 
@@ -259,7 +262,7 @@ BAD = frozenset({"wrong", "fails"})
 GOOD = frozenset({"right", "right_if_ordinary", "fixed", "passes"})
 
 
-def told(job: Job, *, as_json: bool, advice: str = "", waited: bool = False) -> int:
+def told(client: Client, job: Job, *, as_json: bool, advice: str = "", waited: bool = False) -> int:
     """Say how a job stands, and what to do about it; the exit code of that.
 
     waited: a verdict was asked for, and who runs still has none.
@@ -268,7 +271,7 @@ def told(job: Job, *, as_json: bool, advice: str = "", waited: bool = False) -> 
 
     if waited and job.state not in OVER:
         advice = f"there is no verdict yet: {program()} remote show {job.id}"
-    say(job.model_dump_json(indent=2) if as_json else "\n".join(_lines(job, advice)))
+    say(job.model_dump_json(indent=2) if as_json else "\n".join(_lines(job, advice, _bugs(client, job))))
     if job.state is not JobState.DONE:
         return UNJUDGED if waited or job.state in OVER or job.state is JobState.QUEUED else 0
     return FOUND if job.verdict in BAD else 0 if job.verdict in GOOD else UNJUDGED
@@ -308,7 +311,18 @@ def _untaken(client: Client, job: Job) -> str:
     return untaken(job, client.workers()) if job.state.value == "queued" else ""
 
 
-def _lines(job: Job, advice: str) -> Iterator[str]:
+def _bugs(client: Client, job: Job) -> list[list[str]]:
+    """The ids of a job's findings, those of one bug together; each alone, where they may not be read."""
+    from kernel_assay.fuzz.service.client import ServiceError  # noqa: PLC0415  as above
+
+    try:
+        records = [client.finding(one, job.project).record for one in job.findings[:MOST_TOLD]]
+    except ServiceError:
+        return [[one] for one in job.findings[:MOST_TOLD]]
+    return [list(dict.fromkeys(f.id for f in bug)) for bug in grouped(records, lambda _: True)]
+
+
+def _lines(job: Job, advice: str, bugs: Iterable[list[str]]) -> Iterator[str]:
     state = _state(job)
     yield f"{visible(job.verdict) or state}: {job.kind.value} {job.id}" + (f" ({state})" if job.verdict else "")
     if job.reason:
@@ -319,7 +333,8 @@ def _lines(job: Job, advice: str) -> Iterator[str]:
         yield f"says      {visible(job.message)}"
     if job.progress.judged:
         yield f"tried     {job.progress.cases:,} cases, {job.progress.judged:,} outputs judged"
-    yield from (f"finding   {program()} pull {one}" for one in job.findings[:5])
+    for first, *others in bugs:
+        yield f"finding   {program()} pull {first}" + (f" (also {', '.join(others)})" if others else "")
     if job.artifacts:
         yield f"texts     {visible(', '.join(job.artifacts))}"
 
@@ -364,7 +379,8 @@ def list_command(*, client: Client, what: str, state: str | None, project: str |
 
 def _about(job: Job) -> str:
     """The finding, or the kernels, or what else a job is about."""
-    return job.finding or ", ".join((*job.target.subjects, *job.target.ops)) or job.target.folder
+    commit = f"commit {job.checkout.commit[:12]}" if job.checkout else ""
+    return job.finding or ", ".join((*job.target.subjects, *job.target.ops)) or job.target.folder or commit
 
 
 def _project(told: ProjectTold) -> tuple[str, str, str, str, str, str]:
@@ -403,7 +419,7 @@ def show_command(*, client: Client, name: str, text: str | None, as_json: bool, 
     if text:
         say(readable(client.artifact(name, text)))
         return 0
-    return told(job, as_json=as_json, advice=_untaken(client, job))
+    return told(client, job, as_json=as_json, advice=_untaken(client, job))
 
 
 def readable(text: str) -> str:

@@ -167,6 +167,21 @@ def test_who_follows_is_told_how_far_it_is_and_of_each_finding(serving, http, ka
     assert said.startswith("wrong: fuzz ")
 
 
+def test_findings_of_one_bug_are_one_line(http, kassay):
+    one = _own(0)
+    other = one.but(signature=one.signature.but(rule="another"))
+    assert one.id != other.id
+    job = http.post("/v1/jobs", json={"kind": "time", "priority": 9}).json()["id"]
+    held = http.post("/v1/leases", json={**ASK, "kinds": ["time"]}).json()
+    ended = {"epoch": held["epoch"], "state": "done", "verdict": "wrong", "findings": [one.plain(), other.plain()]}
+    assert http.post(f"/v1/tasks/{held['task']}/outcome", json=ended).is_success
+    told = [line for line in kassay("show", job)[1].splitlines() if line.startswith("finding")]
+    assert len(told) == 1
+    assert " (also " in told[0]
+    assert one.id in told[0]
+    assert other.id in told[0]
+
+
 def test_a_job_that_no_worker_takes_says_so(http, kassay):
     name = http.post("/v1/jobs", json={"kind": "fuzz", "settings": {"device": "cuda"}}).json()["id"]
     http.post("/v1/leases", json=ASK)
