@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from kernel_assay.corpus.model.kinds import Status
 from kernel_assay.kernels.nvidia.run_once import Order, answer
 from kernel_assay.kernels.worker.exceptions import SubjectError
 from kernel_assay.kernels.worker.executor import Executor
@@ -40,5 +41,9 @@ def main() -> None:
         finally:
             sys.settrace(None)
 
+    def tell(status: str, message: str) -> None:
+        if status != Status.OK:  # else the person has seen it
+            sys.stdout.write(f"\n{status}: {message}\n")
+
     with suppress(KeyboardInterrupt):
-        sys.exit(answer(sys.argv[1:2], calling))
+        sys.exit(answer(sys.argv[1:2], calling, tell))

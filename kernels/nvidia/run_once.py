@@ -105,8 +105,12 @@ def main() -> None:
     sys.exit(answer(sys.argv[1:]))
 
 
-def answer(arguments: Sequence[str], calling: Calling = Order.call) -> int:
-    """The exit code; what happened is said on standard output."""
+def _tell(status: str, message: str) -> None:
+    sys.stdout.write(f"\n{json.dumps({'status': status, 'message': message})}\n")  # a subject may leave a line open
+
+
+def answer(arguments: Sequence[str], calling: Calling = Order.call, tell: Callable[[str, str], None] = _tell) -> int:
+    """The exit code; what happened is told, as JSON on standard output if nothing else is said."""
     try:
         if len(arguments) != 1:
             raise UsageError("name one file that holds an order")  # noqa: TRY301  said as all others are
@@ -117,5 +121,5 @@ def answer(arguments: Sequence[str], calling: Calling = Order.call) -> int:
     np.seterr(all="ignore")
     warnings.simplefilter("ignore")
     status, message = run(order, calling)
-    sys.stdout.write(f"\n{json.dumps({'status': status, 'message': message})}\n")  # a subject may leave a line open
+    tell(status, message)
     return 0
