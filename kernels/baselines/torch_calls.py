@@ -9,7 +9,8 @@ BACKEND = "torch"
 def attention(q, k, v, *, causal, scale=0.0):
     seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril(k.shape[2] - q.shape[2])
     mask = seen if causal else None
-    return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale or None, enable_gqa=True)
+    found = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale or None, enable_gqa=True)
+    return found.contiguous()  # on a GPU it may have queries before heads
 
 
 def convert(x, *, to):

@@ -177,7 +177,7 @@ def working(monkeypatch, lease, idle_seconds):
     monkeypatch.setattr(worker, "Slot", Mock())
     client = Mock(spec=Client)
     client.lease = lease
-    return Worker(client, WorkerSettings(name="w", idle_seconds=idle_seconds), Mock())
+    return Worker(client, WorkerSettings(name="w", idle_seconds=idle_seconds), Mock(allow_local=False))
 
 
 def test_a_worker_ends_when_nothing_waits_for_long(monkeypatch):
