@@ -14,7 +14,8 @@ def attention(q, k, v, *, causal, lengths=None, scale=0.0):
     k, v = (one.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for one in (k, v))
     try:
         with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale or None)
+            found = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale or None)
+        return found.contiguous()
     except RuntimeError as error:
         if "No available kernel" in str(error):
             raise NotImplementedError("it has no kernel for this shape") from error
