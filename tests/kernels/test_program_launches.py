@@ -14,12 +14,19 @@ FORMS = r"""#include <algorithm>
 #include <cstdio>
 #include <numeric>
 #include <stdexcept>
+#include <tuple>
 using namespace std;
 #define GLOBAL __global__ void
 #define KERNEL(name) extern "C" __global__ void name
 #define DEFINE(name, T, op) __global__ void name(T* o, T v) { o[0] = o[0] op v; }
 #define LAUNCH(kern, ...) kern<<<1, 1>>>(__VA_ARGS__)
 #define FURTHER , int more
+#define CONFIGURED(grid, block) <<<grid, block>>>
+#define CONFIGURED_BY(...) <<<__VA_ARGS__, \
+                               0>>>
+#define ONCE(kern) kern<<<1, 1>>>
+#define PASTED(T, ...) of_##T<<<1, 1>>>(__VA_ARGS__)
+#define PASTED_OF(T, U, ...) n::scaled##U<T><<<1, 1>>>(__VA_ARGS__)
 #define NAME(x) name_##x
 struct Three { int a, b, c; };
 struct Bits { unsigned a : 3, b : 5; };
@@ -86,6 +93,9 @@ __global__ auto trailing(int* o) -> void { goto end; end: o[0] = 76 + (__func__[
 GLOBAL later(int* o, float v = 1.5f);
 GLOBAL later(int* o, float v) { o[0] = 2 * v; }
 template <class K, class... A> void launched(K kernel, A... a) { kernel<<<dim3(1), 1, 0, nullptr>>>(a...); }
+template <int V> GLOBAL of_value(int* o) { o[0] = V; }
+template <int> auto picked() { return later; }
+void returned(int* o, bool is) { return (is ? of_value<1> : of_value<2>)<<<1, 1>>>(o); }
 template <void (*K)(int*, float)> void by_value(int* o) { K<<<1, 1>>>(o, 4); }
 template <class S> void dependent(int* o) { S::template inside<char><<<1, 1>>>(o, 'a'); }
 
@@ -145,6 +155,23 @@ int main() {
   IS(25, LAUNCH(of_type, o, 8));
   IS(4, of_type<<<1, 1>>>(o, ++evaluated));
   IS(4, of_type<<<{1, 1}, {1}>>>(o, evaluated));
+  IS(11, PASTED(c, o, 4));
+  IS(12, PASTED_OF(int, , o, 6));
+  IS(22, of_type CONFIGURED(1, dim3(1, 1))(o, 7));
+  IS(25, of_type CONFIGURED_BY(1, 1)(o, 8));
+  IS(28, ONCE(of_type)(o, 9));
+  constexpr int low = 2, high = 3;
+  IS(8, of_value<1 << 3><<<1, 1>>>(o));
+  IS(1, of_value<2 < 3><<<1, 1>>>(o));
+  IS(1, of_value<low < high><<<1, 1>>>(o));
+  IS(0, of_value<low >= high><<<1, 1>>>(o));
+  IS(1, of_value<sizeof(int) <= 4><<<1, 1>>>(o));
+  IS(5, low < high ? of_value<5><<<1, 1>>>(o) : of_value<6><<<1, 1>>>(o));
+  IS(8, get<0>(make_tuple(&later))<<<1, 1>>>(o, 4));
+  IS(10, picked<0>()<<<1, 1>>>(o, 5));
+  IS(3, static_cast<void (*)(int*, float)>(chosen)<<<1, 1>>>(o, 6));
+  if (low < high) (low < 2 ? all[1] : f)<<<1, 1>>>(o, 7), is(o, 14, __LINE__);
+  IS(1, returned(o, true));
   if (!evaluated) of_type<<<1, 1>>>(o, 70);
   else IS(214, evaluated ? of_type<<<1, 1>>>(o, 71) : of_type<<<1, 1>>>(o, 80));
   int* p;
@@ -166,7 +193,7 @@ int main() {
 def test_a_launch_is_a_call_with_the_kernels_parameters(tmp_path):
     found, printed = ran(compiled(tmp_path, FORMS), tmp_path)
     assert printed == ""
-    assert ([f.message for f in found.findings], found.exit_code, found.launches) == ([], 0, 48)
+    assert ([f.message for f in found.findings], found.exit_code, found.launches) == ([], 0, 64)
 
 
 def test_a_kernel_is_not_called_as_a_function(tmp_path):

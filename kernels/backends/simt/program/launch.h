@@ -6,6 +6,8 @@
 
 #include "../runtime.h"
 
+#define SIMT_NAME(...) #__VA_ARGS__  // of what is launched; of a macro's parameter, or of words that it pastes, what they are then
+
 namespace simt {
 struct Config {
   dim3 grid, block;

@@ -61,7 +61,7 @@ SIMT_UNSEEN inline simt::Launching simt_launch(const char* kernel, dim3 grid, di
                                                cudaStream_t stream = nullptr, simt::Place at = simt::here()) {
   return {kernel, at, {grid, block, shared, stream}};
 }
-inline cudaError_t simt_run() { return simt::run_launch(); }
+inline void simt_run() { simt::run_launch(); }
 inline bool simt_is_asked() { return simt::is_asked(); }
 template <class F, class... A>
 SIMT_UNSEEN void simt_kernel(F body, A&... parameters) {

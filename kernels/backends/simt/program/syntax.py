@@ -2,7 +2,7 @@
 
 As under nvcc a launch is an ordinary call of a function that takes the kernel's parameters, and C++ says what that
 means: which overload, which template arguments, which conversions. `k<<<grid, block>>>(x)` becomes
-`(simt_launch("k", grid, block), k(x), simt_run())`, and `__global__ void k(int* x) { BODY }` becomes
+`(simt_launch(SIMT_NAME(k), grid, block), k(x), simt_run())`, and `__global__ void k(int* x) { BODY }` becomes
 `__global__ void k(int* x) { simt_kernel([](int* x) -> void { BODY }, x); }`, which only notes the body and the values
 of the parameters. `simt_run` then runs the body in each thread.
 """
@@ -76,35 +76,58 @@ def _opening(tokens: list[_Token], closing: int) -> int:
     return 0
 
 
-def _template_opening(tokens: list[_Token], closing: int) -> int:
-    """The `<` of template arguments, from their last `>`."""
-    depth, at = 0, closing
-    while at > 0:
-        text = tokens[at].text
+def _template_opening(tokens: list[_Token], closing: int, kernels: Collection[str]) -> int:
+    """The `<` of template arguments, from their last `>`.
+
+    As only a compiler knows what a name before `<` is, one may be less than something: a kernel's `<` further out in
+    the statement is the one then.
+    """
+    depth, at, found = 0, closing, 0
+    while at > 0 and tokens[at].text not in {*_OPEN, ";", "<<<"}:
+        text, before = tokens[at].text, tokens[at - 1]
         if text in _CLOSE:
             at = _opening(tokens, at)
         elif set(text) == {">"}:
-            depth += len(text)
-        elif text == "<":
+            depth += len(text) if text + tokens[at + 1].text != ">=" else 0
+        elif text == "<" and before.text == "<" and before.end == tokens[at].begin:
+            at -= 1  # of a shift
+        elif text == "<" and depth > 1:
             depth -= 1
-        if depth <= 0:
-            return at
+        elif text == "<" and _is_name(before.text):
+            found = found or at
+            if before.text in kernels:
+                return at
         at -= 1
-    return 0
+    return found or closing
 
 
-def _callee(tokens: list[_Token], at: int) -> int:
+_BEFORE_CALLEE = frozenset(("return", "else", "do", "case", "co_return", "co_yield", "throw"))
+_BEFORE_STATEMENT = frozenset(("if", "while", "for", "switch"))
+
+
+def _is_called(tokens: list[_Token], opening: int) -> bool:
+    """Whether brackets that are launched, or stand before what is, are arguments or subscripts of what is before."""
+    before = tokens[opening - 1].text if opening else ""
+    if before == ")":
+        return tokens[_opening(tokens, opening - 1) - 1].text not in _BEFORE_STATEMENT
+    return before in {"]", ">"} or (_is_name(before) and before not in _BEFORE_CALLEE)
+
+
+def _callee(tokens: list[_Token], at: int, kernels: Collection[str]) -> int:
     """The first token of what is launched, from its last one."""
     while at > 0:
         text = tokens[at].text
         if set(text) == {">"}:
-            at = _template_opening(tokens, at) - 1
+            at = _template_opening(tokens, at, kernels) - 1
         elif text in _CLOSE:
             at = _opening(tokens, at)
-            if at and (_is_name(tokens[at - 1].text) or tokens[at - 1].text in ")]"):
+            if _is_called(tokens, at):
                 at -= 1
                 continue
         before = tokens[at - 1].text if at else ""
+        if before == "#" == tokens[at - 2].text:  # the words are pasted together
+            at -= 3
+            continue
         if before == "template":
             at, before = at - 1, tokens[at - 2].text
         if before not in {"::", ".", "->"}:
@@ -127,8 +150,13 @@ class Known(NamedTuple):
     """All macros."""
     outer: frozenset[str]
     """Kernels to name from outside of namespaces: std, which is used, may have functions that are called the same."""
+    kernels: frozenset[str]
+    """All kernels."""
+    configurations: Mapping[str, tuple[list[str], str]]
+    """Macros that stand for `<<<...>>>`, or for `kernel<<<...>>>`: their parameters, and what they stand for."""
 
 
+_OF_DIRECTIVES = frozenset(("define", "undef", "ifdef", "ifndef"))
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([^()\n]*)\))?((?:\\\n|[^\n])*)", re.MULTILINE)
 _BOUNDS = "__launch_bounds__"
 
@@ -146,8 +174,9 @@ def known_of(texts: Collection[str]) -> Known:
             name: (its, _bounds_in(body, bounds)) for name, (its, body) in macros.items() if "{" not in heads[name]
         }
         bounds = {name: it for name, it in found.items() if it[1]}
-    outer = _outer(texts, words) if any("using namespace" in text for text in texts) else frozenset[str]()
-    return Known(frozenset(words), bounds, frozenset(macros), outer)
+    outer, inner = _kernels_of(texts, words)
+    alone = outer - inner if any("using namespace" in text for text in texts) else frozenset[str]()
+    return Known(frozenset(words), bounds, frozenset(macros), alone, outer | inner, _configurations(texts))
 
 
 def _bounds_in(tokens: list[_Token], bounds: Mapping[str, tuple[list[str], list[str]]]) -> list[str]:
@@ -163,13 +192,24 @@ def _bounds_in(tokens: list[_Token], bounds: Mapping[str, tuple[list[str], list[
     return [values.get(word, word) for word in words]
 
 
-def _outer(texts: Iterable[str], words: set[str]) -> frozenset[str]:
+def _configurations(texts: Iterable[str]) -> dict[str, tuple[list[str], str]]:
+    found = dict[str, tuple[list[str], str]]()
+    for match in (m for text in texts for m in _DEFINE.finditer(text)):
+        body = [t.text for t in _tokens(match[3])]
+        if body[-1:] == [">>>"] and "<<<" in body and "#" not in body:
+            parameters = re.findall(r"\w+", (match[2] or "").replace("...", "__VA_ARGS__"))
+            found[match[1]] = (parameters, match[3].replace("\\\n", " "))
+    return found
+
+
+def _kernels_of(texts: Iterable[str], words: set[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of kernels outside of braces, and within."""
     found: tuple[set[str], set[str]] = (set(), set())
     for tokens in map(_tokens, texts):
         for number, depth in _depths(tokens, 0):
             if tokens[number].text in words:
                 found[depth > 0].add(tokens[_parameters(tokens, number) - 1].text)
-    return frozenset(found[0] - found[1])
+    return frozenset(found[0]), frozenset(found[1])
 
 
 def kernel_parameters(texts: Collection[str]) -> dict[str, tuple[str, ...]]:
@@ -195,7 +235,7 @@ class _Definition(NamedTuple):
 def _definitions(text: str, tokens: list[_Token], words: frozenset[str]) -> Iterator[_Definition]:
     directives = [m.span() for m in _DEFINE.finditer(text)]
     for number, token in enumerate(tokens):
-        if token.text in words and tokens[number - 1].text not in {"define", "undef", "ifdef", "ifndef"}:
+        if token.text in words and tokens[number - 1].text not in _OF_DIRECTIVES:
             end = next((end for begin, end in directives if begin <= token.begin < end), len(text))
             if found := _definition(tokens, number, words, end):
                 yield found
@@ -260,11 +300,39 @@ _Edit = tuple[int, int, str]
 def rewrite_launches(text: str, known: Known) -> str:
     """Make calls of launches, and let kernels note their launch."""
     text = _CAST.sub(lambda m: m[1] + "\n" * m[0].count("\n", len(m[1])), text)
-    text = _PRAGMA.sub(r'\1_Pragma("\2")', text)
+    text = _with_configurations(_PRAGMA.sub(r'\1_Pragma("\2")', text), known.configurations)
     tokens = _tokens(text)
     for begin, end, new in sorted((*_launches(text, tokens, known), *_kernels(text, tokens, known)), reverse=True):
         text = f"{text[:begin]}{new}{text[end:]}"
     return text
+
+
+def _with_configurations(text: str, macros: Mapping[str, tuple[list[str], str]]) -> str:
+    """Expand macros that stand for `<<<...>>>`, and so for no expression."""
+    tokens = _tokens(text) if any(name in text for name in macros) else []
+    for number in range(len(tokens) - 1, 0, -1):
+        if tokens[number].text not in macros or tokens[number - 1].text in _OF_DIRECTIVES:
+            continue
+        (parameters, stands), last = macros[tokens[number].text], number
+        if parameters:
+            last = _closing(tokens, number + 1)
+            inside = text[tokens[number + 1].end : tokens[last].begin]
+            given = dict(zip(parameters, _arguments(inside, len(parameters)), strict=False))
+            stands = re.sub(r"\w+", lambda m: given.get(m[0], m[0]), stands)
+        text = f"{text[: tokens[number].begin]}{stands}{text[tokens[last].end :]}"
+    return text
+
+
+def _arguments(inside: str, most: int) -> list[str]:
+    """Arguments of a macro; the last takes what is left."""
+    tokens, begin, parts = _tokens(inside), 0, list[str]()
+    depth = 0
+    for token in tokens:
+        depth += (token.text == "(") - (token.text == ")")
+        if token.text == "," and not depth and len(parts) < most - 1:
+            parts.append(inside[begin : token.begin])
+            begin = token.end
+    return [*parts, inside[begin:]]
 
 
 def _launches(text: str, tokens: list[_Token], known: Known) -> Iterator[_Edit]:
@@ -274,11 +342,10 @@ def _launches(text: str, tokens: list[_Token], known: Known) -> Iterator[_Edit]:
         opening, end = _configuration_end(tokens, number)
         if not end or end + 1 >= len(tokens) or tokens[end + 1].text != "(":
             continue
-        callee = tokens[_callee(tokens, number - 1) : number]
-        name = "".join(t.text for t in callee).replace("\\", "\\\\").replace('"', '\\"')
+        callee = tokens[_callee(tokens, number - 1, known.kernels) : number]
         is_outer = callee[0].text in known.outer and (len(callee) == 1 or callee[1].text == "<")
         how, what = text[token.end : tokens[opening].begin], text[callee[0].begin : token.begin]
-        call = f'(::simt_launch("{name}", {how}), {"::" * is_outer}{what}'
+        call = f"(::simt_launch(SIMT_NAME({_joined(callee)}), {how}), {'::' * is_outer}{what}"
         yield (callee[0].begin, tokens[end].end, call)
         arguments = tokens[_closing(tokens, end + 1)].end
         yield (arguments, arguments, ", ::simt_run())")
