@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,12 @@ FOUND = 1
 """Exit code of a command that has findings to tell of."""
 UNJUDGED = 2
 """Exit code of a command that could not do what it was asked."""
+
+
+def end_at_sigterm() -> None:
+    """End this command at SIGTERM as Ctrl-C ends it."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    click.get_current_context().call_on_close(partial(signal.signal, signal.SIGTERM, before))
 
 
 def check_files(*paths: str | Path | None) -> None:

@@ -90,11 +90,24 @@ def _compiled(kernel: Path, entry: str) -> str:
     except BuildError as error:
         said = sentence_of(str(error), {kernel.name})
         if said.startswith("entries"):
-            said = f"{kernel} has no kernel {entry!r} that can be launched: {said.partition('says: ')[2]}"
+            wanted, why = entry or names[0], said.partition("says: ")[2]
+            template = _of_template(text, wanted)
+            said = f"{kernel} {template or f'has no kernel {wanted!r} that can be launched: {why}'}"
         raise UsageError(said) from error
     except OSError as error:
         raise UsageError(f"{kernel} cannot be compiled: {error}") from error
     return entry or names[0]
+
+
+def _of_template(text: str, name: str) -> str:
+    """Ask for an instance of a template; empty if that is none."""
+    head = re.search(rf"template\s*<([^;{{}}]+?)>[\s\w]*__global__[^;{{}}]*?\b{re.escape(name)}\s*\(", text)
+    if not head:
+        return ""
+    there = dict.fromkeys(re.findall(rf"\b{name}<[^;{{}}()]*?>(?=\s*(?:\(|<<<))", text))
+    made = ["float" if re.match(r"\s*(?:typename|class)\b", part) else "1" for part in head[1].split(",")]
+    names = " or ".join(f"'{its}'" for its in there or [f"{name}<{', '.join(made)}>"])
+    return f"has {name} as a template: name an instance, --kernel {names}"
 
 
 @contextmanager

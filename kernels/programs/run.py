@@ -62,7 +62,7 @@ def run_program(program: Program, settings: Settings, sources: Sequence[str]) ->
     launches = 0
     for number in range(settings.orders):
         code, table = _run(program, settings, settings.seed + number, is_first=not number)
-        if said := table.refused.decode("utf-8", "replace"):
+        if said := telling.refusal(table):
             raise UsageError(said)
         codes.append(code)
         launches = launches or table.launches

@@ -4,6 +4,9 @@ import io
 import json
 import os
 import shlex
+import signal
+import subprocess
+import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -140,3 +143,13 @@ def test_the_line_that_repeats_a_finding_asks_for_the_same(sources, options, arg
 )
 def test_what_cannot_be_done(folder, fuzz, words, said):
     refused(fuzz("emulate", *words), said)
+
+
+def test_sigterm_ends_it_as_ctrl_c_does(tmp_path):
+    (tmp_path / "p.cu").write_text('#include <unistd.h>\nint main() { write(1, "up", 2); pause(); }')
+    command = [sys.executable, "-m", "kernel_assay.fuzz", "emulate", "p.cu"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(emulate.__file__).parents[4])}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.read(2) == b"up"
+    process.send_signal(signal.SIGTERM)
+    assert (process.communicate(timeout=30)[1].strip(), process.returncode) == (b"kassay: interrupted", 130)

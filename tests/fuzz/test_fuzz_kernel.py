@@ -153,6 +153,14 @@ def test_what_cannot_be_done(folder, fuzz, words, said):
     refused(fuzz("fuzz-kernel", *words), said)
 
 
+def test_of_a_template_an_instance_is_to_be_named(folder, fuzz):
+    text = "template <class T, int N> __global__ void red(T* x) { *x = N; }\n"
+    asked = "k.cu has red as a template: name an instance, --kernel"
+    for more, names in (("", "'red<float, 1>'"), (f"template __global__ void red<int, {4}>(int*);", "'red<int, 4>'")):
+        (folder / "k.cu").write_text(text + more)
+        refused(fuzz("fuzz-kernel", "k.cu", "--inputs", "k.cu"), f"{asked} {names}")
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_what_is_drawn_is_in_its_range(data):

@@ -127,18 +127,31 @@ __global__ void copies(int* x) {
   x[64 + threadIdx.x] = s[63 - threadIdx.x % 32];  // no copy of these
   cg::wait(block);
 }
+__global__ void groups(int* x) {
+  extern __shared__ int room[];
+  __shared__ int fixed;
+  int own = 0;
+  cg::thread_group block = cg::this_thread_block(), four = cg::tiled_partition(block, 4), one = cg::this_thread();
+  room[threadIdx.x] = 100 * four.size() + 10 * one.num_threads() + four.thread_rank() + one.thread_rank();
+  one.sync(), four.sync(), block.sync();
+  bool right = __isShared(room) && __isShared(&fixed) && __isLocal(&own) && __isGlobal(x);
+  bool wrong = __isShared(x) || __isShared(&own) || __isLocal(x) || __isGlobal(room) || __isGlobal(&own);
+  x[threadIdx.x] = right && !wrong ? room[block.size() - 1 - threadIdx.x] : 0;
+}
 __global__ void wide(int* x) { ((int2*)x)[threadIdx.x * 32] = make_int2(1, 2); }  // wide
 int main() {
-  int *x, host[64];
+  int *x, host[64], of_groups;
   cudaMalloc(&x, 128 * sizeof(int));
   sums<<<1, 64>>>(x);
   cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost);
   copies<<<1, 64>>>(x);
+  groups<<<1, 64, 256>>>(x);
+  cudaMemcpy(&of_groups, x, sizeof of_groups, cudaMemcpyDeviceToHost);
   wide<<<1, WRONG ? 3 : 2>>>(x);
   for (int i = 0; i < 4 && WRONG; ++i) wide<<<1, i % 2 * 2048, i << 15>>>(x);  // launches
   cudaDeviceSynchronize();
   cudaFree(x);
-  return WRONG ? 0 : host[63] - 2016 - 48;
+  return WRONG ? 0 : host[63] - 2016 - 48 + of_groups - 413;
 }
 """
 

@@ -24,7 +24,7 @@ using namespace std;
 #define CONFIGURED(grid, block) <<<grid, block>>>
 #define CONFIGURED_BY(...) <<<__VA_ARGS__, \
                                0>>>
-#define ONCE(kern) kern<<<1, 1>>>
+#define ONCE(kind) of_ ## kind<<<1, 1>>>
 #define PASTED(T, ...) of_##T<<<1, 1>>>(__VA_ARGS__)
 #define PASTED_OF(T, U, ...) n::scaled##U<T><<<1, 1>>>(__VA_ARGS__)
 #define NAME(x) name_##x
@@ -159,7 +159,7 @@ int main() {
   IS(12, PASTED_OF(int, , o, 6));
   IS(22, of_type CONFIGURED(1, dim3(1, 1))(o, 7));
   IS(25, of_type CONFIGURED_BY(1, 1)(o, 8));
-  IS(28, ONCE(of_type)(o, 9));
+  IS(28, ONCE(type)(o, 9));
   constexpr int low = 2, high = 3;
   IS(8, of_value<1 << 3><<<1, 1>>>(o));
   IS(1, of_value<2 < 3><<<1, 1>>>(o));
@@ -198,7 +198,7 @@ def test_a_launch_is_a_call_with_the_kernels_parameters(tmp_path):
 
 def test_a_kernel_is_not_called_as_a_function(tmp_path):
     text = "__global__ void k(int* x) { *x = 1; }\nint main() { int x; k(&x); }"
-    with pytest.raises(UsageError, match=r"^a kernel is called as a function, without <<< >>>$"):
+    with pytest.raises(UsageError, match=r"^a kernel is called as a function, without <<< >>> \(p.cu, line 2\)$"):
         ran(compiled(tmp_path, text), tmp_path)
 
 

@@ -9,7 +9,7 @@ from _programs import ran
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.process.child import command_of
-from kernel_assay.kernels.backends.simt.program.compile import Request, compile_program
+from kernel_assay.kernels.backends.simt.program.compile import Request, compile_program, sentence_of
 from kernel_assay.kernels.backends.simt.program.findings import merged
 from kernel_assay.kernels.backends.simt.program.syntax import known_of, rewrite_launches, variables
 from kernel_assay.kernels.backends.simt.toolchain import missing
@@ -41,17 +41,17 @@ MEANT = ("__global__ void", "KERNEL AT_MOST(32)")
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("k<<<g, b>>>(x);", '(::simt_launch("k", g, b), k(x), ::simt_run());'),
+        ("k<<<g, b>>>(x);", "(::simt_launch(SIMT_NAME(k), g, b), k(x), ::simt_run());"),
         (
             "a::k<<<f(g, n >> 2), b>>>\n(x);",
-            '(::simt_launch("a::k", f(g, n >> 2), b), a::k\n(x), ::simt_run());',
+            "(::simt_launch(SIMT_NAME(a::k), f(g, n >> 2), b), a::k\n(x), ::simt_run());",
         ),
-        ("if (x) q<<<1,\n2>>>(f(y));", 'if (x) (::simt_launch("q", 1,\n2), q(f(y)), ::simt_run());'),
+        ("if (x) q<<<1,\n2>>>(f(y));", "if (x) (::simt_launch(SIMT_NAME(q), 1,\n2), q(f(y)), ::simt_run());"),
         (
             "t<A<B<int>>, (3 > 2)><<<1, 2>>>();",
-            '(::simt_launch("t<A<B<int>>,(3>2)>", 1, 2), t<A<B<int>>, (3 > 2)>(), ::simt_run());',
+            "(::simt_launch(SIMT_NAME(t<A<B<int>>, (3 > 2)>), 1, 2), t<A<B<int>>, (3 > 2)>(), ::simt_run());",
         ),
-        ("this->f[2]<<<1, 2>>>();", '(::simt_launch("this->f[2]", 1, 2), this->f[2](), ::simt_run());'),
+        ("this->f[2]<<<1, 2>>>();", "(::simt_launch(SIMT_NAME(this->f[2]), 1, 2), this->f[2](), ::simt_run());"),
         ('puts("k<<<1, 2>>>(x)"); // k<<<1, 2>>>(x)', 'puts("k<<<1, 2>>>(x)"); // k<<<1, 2>>>(x)'),
         ("x = a <<< b;", "x = a <<< b;"),
         ("cudaLaunchKernel((const void*)k, g);", "cudaLaunchKernel(k, g);"),
@@ -82,7 +82,9 @@ def test_kernels_that_std_may_have_a_function_beside():
     """
     known = known_of([text, "using namespace std;"])
     assert known.outer == {"one"}
-    assert rewrite_launches("one<<<1, 2>>>(x);", known) == '(::simt_launch("one", 1, 2), ::one(x), ::simt_run());'
+    assert (
+        rewrite_launches("one<<<1, 2>>>(x);", known) == "(::simt_launch(SIMT_NAME(one), 1, 2), ::one(x), ::simt_run());"
+    )
     assert not known_of([text]).outer
 
 
@@ -156,6 +158,14 @@ def test_orders_are_counted_together_and_name_a_seed(tmp_path):
             "#include <cudnn.h>\nint main() {}",
             "cuDNN is not emulated (p0.cu, line 1, includes cudnn.h)",
         ),
+        (
+            "__global__ void __cluster_dims__(2, 1, 1) k() {}\nint main() {}",
+            "__cluster_dims__ is not emulated (p0.cu, line 1)",
+        ),
+        (
+            "__global__ void k() {}\nint main() {\n cudaLaunchConfig_t c = {};\n cudaLaunchKernelEx(&c, k);\n}",
+            "cudaLaunchKernelEx is not emulated (p0.cu, line 4)",
+        ),
         ("__global__ void k() {}", "no file has a main function"),
         ("int main() { return x; }", "p0.cu, line 1: g++ says: 'x' was not declared in this scope"),
     ],
@@ -164,6 +174,21 @@ def test_what_cannot_be_compiled_is_a_sentence(tmp_path, text, said):
     with pytest.raises(UsageError) as error:
         compiled(tmp_path, text)
     assert str(error.value) == said
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("'surf2Dwrite' was not declared in this scope", "surf2Dwrite"),
+        ("'tex2DLayered' was not declared in this scope", "tex2DLayered"),
+        ("'curand_poisson' was not declared in this scope; did you mean 'curand_normal'?", "curand_poisson"),
+        ("'cluster_group' is not a member of 'cg'; did you mean 'coalesced_group'?", "cg::cluster_group"),
+        ("'this_cluster' was not declared in this scope", "this_cluster"),
+        ("'__isConstant' was not declared in this scope", "__isConstant"),
+    ],
+)
+def test_what_kernels_have_elsewhere_is_named(words, name):
+    assert sentence_of(f"/x/p.cu:3:5: error: {words}\n", {"p.cu"}) == f"{name} is not emulated (p.cu, line 3)"
 
 
 def test_a_kernel_that_launches_another_is_refused(tmp_path):

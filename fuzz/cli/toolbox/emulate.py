@@ -12,7 +12,7 @@ import click
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.program import program
 from kernel_assay.fuzz.cli.options import AtLeast, Seconds, json_option
-from kernel_assay.fuzz.cli.output import FOUND, check_files, write_json
+from kernel_assay.fuzz.cli.output import FOUND, check_files, end_at_sigterm, write_json
 from kernel_assay.fuzz.settings import LONGEST
 from kernel_assay.kernels.backends.simt.program.compile import Request, compile_program
 from kernel_assay.kernels.backends.simt.program.findings import Place, ProgramFinding, ProgramRun
@@ -77,6 +77,7 @@ def command(
     memory, barriers, leaks. It goes on behind a finding. Exit code 1 if something was found, 2 if the program cannot be
     compiled or uses what is not emulated.
     """
+    end_at_sigterm()
     check_files(json_path, sarif_path)
     if jobs and not fast:
         raise UsageError("--jobs needs --fast: accesses are judged on one processor")

@@ -10,7 +10,7 @@ import click
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.program import program
 from kernel_assay.fuzz.cli.options import AtLeast, Seconds, json_option
-from kernel_assay.fuzz.cli.output import FOUND, check_files, write_json
+from kernel_assay.fuzz.cli.output import FOUND, check_files, end_at_sigterm, write_json
 from kernel_assay.fuzz.settings import LONGEST, seconds_of
 from kernel_assay.kernels.programs.fuzz_kernel import Limits, read_witness, repeat, search_kernel
 from kernel_assay.kernels.programs.witness import KernelSearch
@@ -65,6 +65,7 @@ def command(
     right. Every access to memory is judged. What is found is shrunk to the smallest that still fails, printed and kept.
     Exit code 1 if something was found.
     """
+    end_at_sigterm()
     if budget and cases:
         raise UsageError("--budget and --cases exclude one another; name one of them")
     if replay is None and (kernel is None or inputs is None):

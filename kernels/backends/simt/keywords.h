@@ -69,6 +69,7 @@ using ::simt_registers;
 #define __noinline__  // in a kernel it was put in another way: headers of g++ 13 have __attribute__((__noinline__))
 #define __launch_bounds__(...)
 #define __maxnreg__(...)
+#define __cluster_dims__(...) _Pragma("GCC error \"__cluster_dims__ is not emulated\"")
 // All shared memory of a library is its block of thread-local storage: unlike a section of its own this works in
 // templates and inline functions too, and the runtime finds its address and size.
 #ifdef __SANITIZE_THREAD__

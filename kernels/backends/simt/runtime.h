@@ -137,6 +137,7 @@ SIMT_API uint32_t active_lanes(Place at);  // those that come to this place toge
 SIMT_API void step_aside();               // lets others run: in loops that wait for another thread
 SIMT_API void poll();                     // a read that may be one of many, by which it waits for another
 SIMT_API bool in_kernel();                // or is it the host that asks?
+SIMT_API char space_of(const void* at);   // s: shared memory, l: local, g: neither
 SIMT_API long host_clock();
 SIMT_API bool may_meet();                 // whether the launch is cooperative
 SIMT_API void grid_barrier(Place at);     // waits for every thread of the grid

@@ -23,6 +23,8 @@ SIMT_UNSEEN inline long long clock64() { return static_cast<long long>(__builtin
 SIMT_UNSEEN inline long clock() { return simt::in_kernel() ? static_cast<long>(clock64()) : simt::host_clock(); }
 
 // Every address of the emulator is a generic one.
-inline unsigned __isGlobal(const void*) { return 1; }
+inline unsigned __isGlobal(const void* p) { return simt::space_of(p) == 'g'; }
+inline unsigned __isShared(const void* p) { return simt::space_of(p) == 's'; }
+inline unsigned __isLocal(const void* p) { return simt::space_of(p) == 'l'; }
 inline size_t __cvta_generic_to_shared(const void* p) { return reinterpret_cast<size_t>(p); }
 inline size_t __cvta_generic_to_global(const void* p) { return reinterpret_cast<size_t>(p); }

@@ -136,7 +136,18 @@ inline coalesced_group binary_partition(const Group& g, bool said, simt::Place a
   found.mask = said ? yes : g.mask & ~yes;
   return found;
 }
-inline lanes_of_warp tiled_partition(const thread_block&, unsigned n) {
+// Any of them, of which no more is asked.
+struct thread_group {
+  lanes_of_warp lanes;  // none: the block
+  thread_group(const thread_block&) {}
+  thread_group(const lanes_of_warp& g) : lanes(g) {}
+  void sync(simt::Place at = simt::here()) const { lanes.mask ? lanes.sync(at) : thread_block::sync(at); }
+  unsigned thread_rank() const { return lanes.mask ? lanes.thread_rank() : thread_block::thread_rank(); }
+  unsigned size() const { return lanes.mask ? lanes.size() : thread_block::size(); }
+  unsigned num_threads() const { return size(); }
+};
+inline thread_group this_thread() { return lanes_of_warp{1u << detail::lane()}; }
+inline lanes_of_warp tiled_partition(const thread_group&, unsigned n) {
   lanes_of_warp g;
   g.mask = detail::low_bits(n) << (detail::lane() / n * n);
   return g;

@@ -381,13 +381,17 @@ _NO_ASSEMBLY = "SIMT_UNSUPPORTED_asm"
 """What an asm statement is that nobody has rewritten."""
 _CUDAS = re.compile(r"cu(?:da|blas(?:Lt)?|rand|fft|sparse|solver\w\w|dnn)?[A-Z]|(?:nccl|npp|nvml|nvrtc)[A-Z]?")
 """Functions of CUDA's libraries."""
-_NAMESPACE = r"(?:cuda|cub|cooperative_groups|nvcuda)::[\w:]+"
-_MEMBER = re.compile(
-    r"'([\w:]+)' (?:is not a member of|in (?:namespace|class|struct)) '((?:cuda|cub|cooperative_groups|nvcuda)\b[^']*)'"
+_SPACES = "(?:cuda|cub|cg|cooperative_groups|nvcuda)"
+_DEVICES = (
+    r"(?:surf|tex)(?:[123]D|Cubemap)\w*|curand_(?:poisson|discrete|mtgp32|log_normal|normal4_d|uniform[24]_d)\w*"
+    r"|__(?:is[A-Z]|cluster)\w+|(?:this_)?(?:cluster|multi_grid)(?:_group)?"
 )
+"""What kernels have, and is not emulated."""
+_MEMBER = re.compile(rf"'([\w:]+)' (?:is not a member of|in (?:namespace|class|struct)) '({_SPACES}\b[^']*)'")
 """What a namespace of CUDA's has not here."""
 _UNKNOWN = re.compile(
-    rf"'((?:{_CUDAS.pattern})\w*|{_NAMESPACE})' (?:was not declared|does not name a type|has not been declared)"
+    rf"'((?:{_CUDAS.pattern})\w*|{_SPACES}::[\w:]+|{_DEVICES})'"
+    " (?:was not declared|does not name a type|has not been declared)"
 )
 _ERROR = re.compile(r"^(.*?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)
 _FROM = re.compile(r"^(?:In file included)?\s*from ([^:\n]+):(\d+)", re.MULTILINE)
@@ -419,8 +423,8 @@ def sentence_of(said: str, own: set[str]) -> str:
 
 
 def _of_line(what: str, at: str) -> str:
-    if _NO_ASSEMBLY in what:
-        return f"inline PTX is not emulated ({at})"
+    if _NO_ASSEMBLY in what or what.endswith("is not emulated"):  # which are a macro's words
+        return f"{'inline PTX is not emulated' if _NO_ASSEMBLY in what else what} ({at})"
     if header := _NO_HEADER.search(what):
         library = next((name for name, its in _LIBRARIES.items() if re.match(its, header[1])), "")
         missing = f"the header {header[1]} is neither emulated nor found ({at})"

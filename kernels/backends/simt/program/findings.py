@@ -143,6 +143,7 @@ class Table(ctypes.Structure):
         ("running_file", ctypes.c_char * 256),
         ("running", ctypes.c_char * 128),
         ("refused", ctypes.c_char * 512),
+        ("asking", ctypes.c_uint64 * 12),
         ("records", Entry * 512),
     )
 
@@ -214,6 +215,11 @@ class Telling:
         """The findings of a run, each with its first occurrence."""
         for number in range(table.count):
             yield self._finding(table.records[number], table)
+
+    def refusal(self, table: Table) -> str:
+        """Say what the program asks for that is not emulated, and where; empty if there is nothing."""
+        lines = self._calls_of(table.asking)  # of the kernel that is called, and of the call
+        return _text(table.refused) + self._said(lines[:2][-1] if lines else None)
 
     def _finding(self, e: Entry, table: Table) -> ProgramFinding:
         fault, misuse = e.fault, e.fault.trouble >= Misuse.USE_AFTER_FREE

@@ -143,7 +143,7 @@ Launching::~Launching() {
 
 bool is_asked() { return begun && begun->asks && !launch_of_call(); }
 Launching* launch_of_call() {
-  if (launching || !begun || begun->called) refuse("a kernel is called as a function, without <<< >>>");
+  if (launching || !begun || begun->called) table->asking = calls_here(), refuse("a kernel is called as a function, without <<< >>>");
   begun->called = true;
   begun->most_threads = std::exchange(bounds_told, 0);
   return begun->asks ? nullptr : begun;

@@ -116,4 +116,5 @@ extern "C" SIMT_API void simt_algorithm_begins(const char* name, cudaStream_t st
 extern "C" SIMT_API void simt_algorithm_ends(cudaStream_t stream, bool waits);
 #define cudaLaunchKernel(...) simt_cudaLaunchKernel(#__VA_ARGS__, __VA_ARGS__)
 #define cudaLaunchCooperativeKernel(...) simt_cudaLaunchCooperativeKernel(#__VA_ARGS__, __VA_ARGS__)
+#define cudaLaunchKernelEx(...) (_Pragma("GCC error \"cudaLaunchKernelEx is not emulated\"") cudaSuccess)
 #define asm SIMT_UNSUPPORTED_asm;  // which ends the statement: operands behind a colon would be the first complaint

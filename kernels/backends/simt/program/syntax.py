@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 _TOKEN = re.compile(
@@ -101,16 +101,15 @@ def _template_opening(tokens: list[_Token], closing: int, kernels: Collection[st
     return found or closing
 
 
-_BEFORE_CALLEE = frozenset(("return", "else", "do", "case", "co_return", "co_yield", "throw"))
-_BEFORE_STATEMENT = frozenset(("if", "while", "for", "switch"))
+_NO_CALLEES = frozenset(("return", "else", "do", "if", "while", "for", "switch"))
 
 
 def _is_called(tokens: list[_Token], opening: int) -> bool:
     """Whether brackets that are launched, or stand before what is, are arguments or subscripts of what is before."""
     before = tokens[opening - 1].text if opening else ""
     if before == ")":
-        return tokens[_opening(tokens, opening - 1) - 1].text not in _BEFORE_STATEMENT
-    return before in {"]", ">"} or (_is_name(before) and before not in _BEFORE_CALLEE)
+        return tokens[_opening(tokens, opening - 1) - 1].text not in _NO_CALLEES
+    return before in {"]", ">"} or (_is_name(before) and before not in _NO_CALLEES)
 
 
 def _callee(tokens: list[_Token], at: int, kernels: Collection[str]) -> int:
@@ -163,20 +162,24 @@ _BOUNDS = "__launch_bounds__"
 
 def known_of(texts: Collection[str]) -> Known:
     """Read what the files of a program say of its kernels."""
-    macros = {m[1]: (re.findall(r"\w+", m[2] or ""), _tokens(m[3])) for text in texts for m in _DEFINE.finditer(text)}
+    found = [m for text in texts for m in _DEFINE.finditer(text)]
+    defined = [(m[1], re.findall(r"\w+", (m[2] or "").replace("...", "__VA_ARGS__")), _tokens(m[3])) for m in found]
+    macros = {name: (its, body) for name, its, body in defined}
     heads = {name: {t.text for t in body} for name, (_, body) in macros.items()}
     words = {"__global__"}
     while more := {name for name, its in heads.items() if its & words and not its & {"{", ";"}} - words:
         words |= more
     bounds: dict[str, tuple[list[str], list[str]]] = {}
     for _ in range(4):  # macros that stand for macros
-        found = {
+        bounded = {
             name: (its, _bounds_in(body, bounds)) for name, (its, body) in macros.items() if "{" not in heads[name]
         }
-        bounds = {name: it for name, it in found.items() if it[1]}
+        bounds = {name: it for name, it in bounded.items() if it[1]}
     outer, inner = _kernels_of(texts, words)
     alone = outer - inner if any("using namespace" in text for text in texts) else frozenset[str]()
-    return Known(frozenset(words), bounds, frozenset(macros), alone, outer | inner, _configurations(texts))
+    launching = [it for it in defined if it[2] and it[2][-1].text == ">>>" and "<<<" in {t.text for t in it[2]}]
+    configurations = {name: (its, _joined(body)) for name, its, body in launching}
+    return Known(frozenset(words), bounds, frozenset(macros), alone, outer | inner, configurations)
 
 
 def _bounds_in(tokens: list[_Token], bounds: Mapping[str, tuple[list[str], list[str]]]) -> list[str]:
@@ -190,16 +193,6 @@ def _bounds_in(tokens: list[_Token], bounds: Mapping[str, tuple[list[str], list[
     parameters, words = bounds[tokens[at].text]
     values = dict(zip(parameters, map(" ".join, _parted(given)), strict=False))
     return [values.get(word, word) for word in words]
-
-
-def _configurations(texts: Iterable[str]) -> dict[str, tuple[list[str], str]]:
-    found = dict[str, tuple[list[str], str]]()
-    for match in (m for text in texts for m in _DEFINE.finditer(text)):
-        body = [t.text for t in _tokens(match[3])]
-        if body[-1:] == [">>>"] and "<<<" in body and "#" not in body:
-            parameters = re.findall(r"\w+", (match[2] or "").replace("...", "__VA_ARGS__"))
-            found[match[1]] = (parameters, match[3].replace("\\\n", " "))
-    return found
 
 
 def _kernels_of(texts: Iterable[str], words: set[str]) -> tuple[frozenset[str], frozenset[str]]:
@@ -318,21 +311,18 @@ def _with_configurations(text: str, macros: Mapping[str, tuple[list[str], str]])
             last = _closing(tokens, number + 1)
             inside = text[tokens[number + 1].end : tokens[last].begin]
             given = dict(zip(parameters, _arguments(inside, len(parameters)), strict=False))
-            stands = re.sub(r"\w+", lambda m: given.get(m[0], m[0]), stands)
+            stands = "".join(given.get(word, word) for word in re.split(r"\s*##\s*|\b", stands))
         text = f"{text[: tokens[number].begin]}{stands}{text[tokens[last].end :]}"
     return text
 
 
 def _arguments(inside: str, most: int) -> list[str]:
     """Arguments of a macro; the last takes what is left."""
-    tokens, begin, parts = _tokens(inside), 0, list[str]()
-    depth = 0
-    for token in tokens:
-        depth += (token.text == "(") - (token.text == ")")
-        if token.text == "," and not depth and len(parts) < most - 1:
-            parts.append(inside[begin : token.begin])
-            begin = token.end
-    return [*parts, inside[begin:]]
+    tokens = _tokens(inside)
+    depths = accumulate((t.text == "(") - (t.text == ")") for t in tokens)
+    commas = [t for t, depth in zip(tokens, depths, strict=True) if t.text == "," and not depth][: most - 1]
+    edges = [(0, 0), *((t.begin, t.end) for t in commas), (len(inside), 0)]
+    return [inside[begin:end] for (_, begin), (end, _) in pairwise(edges)]
 
 
 def _launches(text: str, tokens: list[_Token], known: Known) -> Iterator[_Edit]:

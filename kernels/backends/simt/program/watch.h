@@ -69,6 +69,7 @@ struct Table {
   int32_t running_line;
   char running_file[256], running[128];  // where it was launched; the kernel, empty: none
   char refused[512];
+  Calls asking;  // for it, where that tells the line
   Record records[512];
 };
 extern Table* table;

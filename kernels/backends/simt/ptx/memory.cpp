@@ -3,6 +3,14 @@
 
 #include <stdio.h>
 
+namespace simt {
+char space_of(const void* pointer) {
+  auto at = reinterpret_cast<uintptr_t>(pointer), fixed = reinterpret_cast<uintptr_t>(S.shared);
+  bool is_shared = at - fixed < S.shared_bytes || at - reinterpret_cast<uintptr_t>(dynamic_shared) < S.launch->dynamic_shared;
+  return is_shared ? 's' : is_stack(at) ? 'l' : 'g';
+}
+}  // namespace simt
+
 namespace simt::ptx {
 namespace {
 // Bits of an instruction's detail beside those of How.
@@ -12,10 +20,6 @@ struct Area {
   uintptr_t begin, end;
 };
 uintptr_t distance(uintptr_t at, const Area& a) { return at < a.begin ? a.begin - at : at >= a.end ? at - a.end + 1 : 0; }
-bool is_shared(uintptr_t at) {
-  auto fixed = reinterpret_cast<uintptr_t>(S.shared), dynamic = reinterpret_cast<uintptr_t>(dynamic_shared);
-  return at - fixed < S.shared_bytes || at - dynamic < S.launch->dynamic_shared;
-}
 
 int scope_of(const Instruction& i) { return i.has("cta") ? of_block : 0; }
 int order_of(const Instruction& i) {
@@ -152,8 +156,8 @@ void convert_address(Machine& m, const Instruction& i) {
 }
 void ask_space(Machine& m, const Instruction& i) {
   uintptr_t at = m.get(i.operands[1]);
-  bool local = is_stack(at), shared = is_shared(at);
-  m.put(i.operands[0], i.has("shared") ? shared : i.has("local") ? local : !local && !shared, Type::pred);
+  char asked = i.has("shared") ? 's' : i.has("local") ? 'l' : 'g';
+  m.put(i.operands[0], space_of(reinterpret_cast<void*>(at)) == asked, Type::pred);
 }
 void sleep(Machine&, const Instruction&) { step_aside(); }
 void trap(Machine& m, const Instruction&) { fail(Trouble::trap, m.at, "trap"); }
