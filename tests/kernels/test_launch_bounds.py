@@ -76,7 +76,7 @@ def test_each_launch_beyond_its_bounds_fails_by_itself(program, tmp_path):
     wrong = [n for n, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("// WRONG")]
     assert [(f.kind, f.place.line) for f in found.findings] == [("api-error", n) for n in wrong]
     assert found.findings[3].message == (
-        "the launch of of_template<Small,96>: cudaErrorInvalidValue, "
+        "the launch of of_template<Small, 96>: cudaErrorInvalidValue, "
         f"a block of 65 threads, but its __launch_bounds__ allow 64 (p.cu, line {wrong[3]})"
     )
     assert printed == "cudaErrorInvalidValue cudaErrorInvalidValue cudaSuccess 64 32 0 1024"

@@ -108,9 +108,9 @@ def test_launches_as_editors_write_them():
     for text, wanted in (
         (
             "k << <f(g, n >> 2), A<B<int>>::b >> > (x);",
-            '(::simt_launch("k", f(g, n >> 2), A<B<int>>::b ), k  (x), ::simt_run());',
+            "(::simt_launch(SIMT_NAME(k), f(g, n >> 2), A<B<int>>::b ), k  (x), ::simt_run());",
         ),
-        ("k<< <1, 2>>>(x);", '(::simt_launch("k", 1, 2), k(x), ::simt_run());'),
+        ("k<< <1, 2>>>(x);", "(::simt_launch(SIMT_NAME(k), 1, 2), k(x), ::simt_run());"),
         ("cout << x << (a >> b) << y;", "cout << x << (a >> b) << y;"),
         ("#define U #pragma unroll 4\n", '#define U _Pragma("unroll 4")\n'),
     ):

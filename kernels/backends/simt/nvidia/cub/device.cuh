@@ -36,7 +36,7 @@ struct Given {
       *memory = 0, mine();
     };
     simt::Launching launching(name, at, {1, 1, 0, stream});
-    return simt_kernel(kernel), simt_run();
+    return simt_kernel(kernel), simt::run_launch();
   }
 };
 
