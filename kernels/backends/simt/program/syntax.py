@@ -303,10 +303,11 @@ def rewrite_launches(text: str, known: Known) -> str:
 def _with_configurations(text: str, macros: Mapping[str, tuple[list[str], str]]) -> str:
     """Expand macros that stand for `<<<...>>>`, and so for no expression."""
     tokens = _tokens(text) if any(name in text for name in macros) else []
-    for number in range(len(tokens) - 1, 0, -1):
-        if tokens[number].text not in macros or tokens[number - 1].text in _OF_DIRECTIVES:
+    for number in range(len(tokens) - 2, 0, -1):
+        (parameters, stands), last = macros.get(tokens[number].text, ([], "")), number
+        is_used = stands and tokens[number - 1].text not in _OF_DIRECTIVES
+        if not is_used or (parameters and tokens[number + 1].text != "("):
             continue
-        (parameters, stands), last = macros[tokens[number].text], number
         if parameters:
             last = _closing(tokens, number + 1)
             inside = text[tokens[number + 1].end : tokens[last].begin]
