@@ -373,6 +373,7 @@ _LIBRARIES = {
 """Headers of what is not emulated."""
 _FEATURES = {
     "texture references are not emulated, nor known to CUDA since version 12": r"^'texture' (?:does not name|was not)",
+    "the driver API is not emulated": r".*'CUresult cu[A-Z]",
     "launches by kernels are not emulated": "cudaGetParameterBuffer|cudaLaunchDevice",
     "a launch takes <<<grid, block, shared memory, stream>>>, the last two if wanted": r"\bsimt_launch\(",
 }
