@@ -1,4 +1,4 @@
-"""Parameters of a kernel are copied by the host, and threads have their bytes; what is undefined, and what only may be."""
+"""Parameters of a kernel are copied by the host, and threads have their bytes; undefined results and copies."""
 
 import pytest
 from _programs import seen
