@@ -43,7 +43,7 @@ class Misuse(IntEnum):
 _WORDS = {
     Misuse.USE_AFTER_FREE: "{who} {access}{at}, which was freed{freed}",
     Misuse.DOUBLE_FREE: "{memory} is freed again{at}; it was freed{freed}",
-    Misuse.BAD_FREE: "what is freed{at} was not allocated by the function that it belongs to",
+    Misuse.BAD_FREE: "{freed_what}",
     Misuse.LEAK: "{memory} is never freed: {bytes} bytes",
     Misuse.HOST_ACCESS: "the host {verb} {memory}{at}, memory of the device",
     Misuse.HOST_MEMORY: "{who} {verb} {bytes} bytes at {said}{at}, memory of the host, or far outside of all",
@@ -385,6 +385,7 @@ class Telling:
             "other": _text(fault.text) + self._said(self._freed(e.memory)),
             "others": "write" if fault.other_writes else "read",
             "said": _text(fault.text),
+            "freed_what": _wrongly_freed(e.memory, name or "memory", self._said(self._place(fault))),
             "bytes": fault.bytes or e.memory.bytes,
             "offset": e.memory.offset,
             "whole": e.memory.bytes,
@@ -398,6 +399,15 @@ def _allocating_calls(executable: Path) -> tuple[int, ...]:
     command = ["objdump", "-d", "--no-show-raw-insn", str(executable)]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return tuple(int(m[1], 16) for m in _CALL.finditer(said))
+
+
+def _wrongly_freed(memory: Memory, name: str, at: str) -> str:
+    """Why what is freed cannot be, or not so."""
+    if not memory.kind:
+        return f"what is freed{at} is none of the device's memory"
+    if memory.offset:
+        return f"byte {memory.offset} of {name} is freed{at}, which is not its beginning"
+    return f"{name} is freed{at} as another kind of memory: cudaFree is for cudaMalloc, cudaFreeHost for cudaMallocHost"
 
 
 def _text(raw: bytes) -> str:
