@@ -176,5 +176,5 @@ def _told(program: Program, settings: Settings, scratch: Path, file: int) -> dic
         "name": program.name,
         "arguments": list(settings.arguments),
         "environment": {**settings.environment, **ours},
-        "enclosure": enclosure_of(scratch, _SCRATCH_MB, {}) if settings.closed else None,
+        "enclosure": {**enclosure_of(scratch, _SCRATCH_MB, {}), "writable": []} if settings.closed else None,
     }

@@ -121,7 +121,7 @@ def _replay(found: ProgramRun, request: Request, settings: Settings) -> str:
 
 def _told(found: ProgramRun) -> list[str]:
     real = [f for f in found.findings if not f.harmless]
-    lines = [_line(f) for f in found.findings]
+    lines = [_line(f, several=found.runs > 1) for f in found.findings]
     code = found.exit_code
     ending = (
         "the program's own end was not reached"
@@ -133,17 +133,20 @@ def _told(found: ProgramRun) -> list[str]:
     launches = f"{found.launches:,} launch{'es' * (found.launches != 1)}"
     ran = f"{count(found.runs, 'run')}, {launches}{', no access judged' * found.fast}; {ending}"
     lines.append(f"{count(len(real), 'finding')} ({ran})")
+    if not real and found.runs == 1 and found.launches and not found.fast:
+        lines.append("one order of threads and blocks was tried; --orders 8 tries others")
     if found.replay:
         lines.append(f"again: {found.replay}")
     return lines
 
 
-def _line(f: ProgramFinding) -> str:
+def _line(f: ProgramFinding, *, several: bool) -> str:
     place = f"{f.place.file}:{f.place.line}: " if f.place else ""
     times = f" ({f.count} times)" if f.count > 1 else ""
     kernel = f"; kernel {f.kernel}, launched in line {f.launch.line}" if f.launch else ""
     note = "note: " if f.harmless else ""
-    return f"{place}{note}{f.kind}: {f.message}{times}{kernel}; order {f.order}, seed {f.seed}"
+    shown = f"; order {f.order}, seed {f.seed}" if several or f.seed else ""  # else as every program begins
+    return f"{place}{note}{f.kind}: {f.message}{times}{kernel}{shown}"
 
 
 def _sarif(found: ProgramRun) -> str:
@@ -160,7 +163,7 @@ def _result(f: ProgramFinding, rule: int, source: str) -> dict[str, Any]:
         "ruleId": f.kind,
         "ruleIndex": rule,
         "level": "note" if f.harmless else "error",
-        "message": {"text": _line(f)},
+        "message": {"text": _line(f, several=True)},
         "locations": where[:1],
         "relatedLocations": [{"id": number, **place} for number, place in enumerate(where[1:], 1)],
         "partialFingerprints": {FINGERPRINT: hashlib.sha256(said.encode()).hexdigest()[:16]},

@@ -481,7 +481,7 @@ def frames_of(library: Path, addresses: tuple[int, ...]) -> tuple[tuple[str, int
     """Files and lines of the calls that return to some addresses, in their order; what is inlined, too."""
     command = ["addr2line", "-i", "-e", str(library), *(hex(address - 1) for address in addresses)]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout if addresses else ""
-    found = [line.split(" ")[0].rpartition(":") for line in said.splitlines()]
+    found = [line.partition(" (discriminator ")[0].rpartition(":") for line in said.splitlines()]
     return tuple((file, int(number)) for file, _, number in found if number.isdigit() and int(number))
 
 

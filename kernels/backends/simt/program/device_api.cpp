@@ -1,6 +1,7 @@
 // The device, its streams and events: everything in the order of the calls.
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include <map>
@@ -11,6 +12,18 @@
 #include "watch.h"
 
 using namespace simt;
+
+// The program may hold three quarters of the machine's memory, besides what its device's is reserved for.
+void simt::limit_memory() {
+  unsigned long long pages = 0;
+  FILE* f = fopen("/proc/self/statm", "r");
+  if (!f) return;
+  if (fscanf(f, "%*u %*u %*u %*u %*u %llu", &pages) == 1) {
+    rlimit most{pages * 4096 + device_memory() / 2 * 3, RLIM_INFINITY};
+    setrlimit(RLIMIT_DATA, &most);
+  }
+  fclose(f);
+}
 
 namespace {
 std::set<cudaStream_t> streams;

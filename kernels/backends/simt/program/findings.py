@@ -43,10 +43,10 @@ class Misuse(IntEnum):
 _WORDS = {
     Misuse.USE_AFTER_FREE: "{who} {access}{at}, which was freed{freed}",
     Misuse.DOUBLE_FREE: "{memory} is freed again{at}; it was freed{freed}",
-    Misuse.BAD_FREE: "what is freed{at} was not allocated by the function that it belongs to",
+    Misuse.BAD_FREE: "{freed_what}",
     Misuse.LEAK: "{memory} is never freed: {bytes} bytes",
     Misuse.HOST_ACCESS: "the host {verb} {memory}{at}, memory of the device",
-    Misuse.HOST_MEMORY: "{who} {verb} {bytes} bytes at {said}{at}, memory of the host",
+    Misuse.HOST_MEMORY: "{who} {verb} {bytes} bytes at {said}{at}, memory of the host, or far outside of all",
     Misuse.CONSTANT_WRITE: "{who} {access}{at}, constant memory",
     Misuse.API_ERROR: "{said}{at}",
     Misuse.COPIED_UNDEFINED: "{said} copies {bytes} bytes from byte {offset} of {memory}{at}, which nobody has written",
@@ -91,6 +91,8 @@ _MEANINGS = {
 }
 """By kind in program/watch.h."""
 _SHARED = 8
+PADDING = 64
+"""Bytes: as many and more in a row are no gap of a structure."""
 _NOWHERE = Path("-")
 _SEVERAL = 2
 
@@ -228,6 +230,9 @@ class Telling:
         parameter = self._parameter(e)
         name = name or parameter
         launch = Place(file=self._path(_text(e.launch_file)), line=e.launch_line) if e.launch_line else None
+        padding = (
+            fault.trouble == Misuse.COPIED_UNDEFINED and fault.bytes < PADDING and not self._element(name, e.memory)
+        )
         kind = Misuse(fault.trouble).name.lower().replace("_", "-") if misuse else KINDS[Trouble(fault.trouble)]
         return ProgramFinding(
             kind=kind,
@@ -236,9 +241,11 @@ class Telling:
                     self._misuse(e, name) if misuse else self._fault(e, name),
                     self._helped(e.memory, name),
                     f"; passed as {parameter}" if parameter not in {"", name} else "",
+                    "; it may be a gap of a structure" if padding else "",
+                    "; it wrote what was there, with these values" if e.harmless and kind == "race" else "",
                 )
             ),
-            harmless=bool(e.harmless),
+            harmless=bool(e.harmless) or padding,
             place=self._place(fault) or (allocated if kind == "leak" else None),
             other=self._freed(e.memory) if misuse else self._at(fault.other_pc),
             memory=name,
@@ -384,6 +391,7 @@ class Telling:
             "other": _text(fault.text) + self._said(self._freed(e.memory)),
             "others": "write" if fault.other_writes else "read",
             "said": _text(fault.text),
+            "freed_what": _wrongly_freed(e.memory, name or "memory", self._said(self._place(fault))),
             "bytes": fault.bytes or e.memory.bytes,
             "offset": e.memory.offset,
             "whole": e.memory.bytes,
@@ -397,6 +405,15 @@ def _allocating_calls(executable: Path) -> tuple[int, ...]:
     command = ["objdump", "-d", "--no-show-raw-insn", str(executable)]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return tuple(int(m[1], 16) for m in _CALL.finditer(said))
+
+
+def _wrongly_freed(memory: Memory, name: str, at: str) -> str:
+    """Why what is freed cannot be, or not so."""
+    if not memory.kind:
+        return f"what is freed{at} is none of the device's memory"
+    if memory.offset:
+        return f"byte {memory.offset} of {name} is freed{at}, which is not its beginning"
+    return f"{name} is freed{at} as another kind of memory: cudaFree is for cudaMalloc, cudaFreeHost for cudaMallocHost"
 
 
 def _text(raw: bytes) -> str:

@@ -492,7 +492,7 @@ static bool begin() {
   arena = reinterpret_cast<uintptr_t>(map(space, PROT_NONE));
   states = static_cast<uint8_t*>(map(space, PROT_READ | PROT_WRITE));
   device_top = arena + margin, visible_top = arena + device_space + margin;
-  load_symbols();
+  load_symbols(), limit_memory();
   watcher = &watching;
   return true;
 }

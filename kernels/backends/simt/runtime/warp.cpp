@@ -43,11 +43,8 @@ __attribute__((noinline)) void warn_undefined(const Request& t, const Warp& w, i
   warn(Trouble::undefined_lane, S.current + lane - lane_of(S.current), t.at, text);
 }
 
-// The one that undefined values are made of there.
-unsigned char undefined_byte_at(Place at) {
-  bool is_other = at.line == undefined_line || undefined_line < 0;
-  return static_cast<unsigned char>(is_other ? ~S.launch->undefined_byte : S.launch->undefined_byte);
-}
+// Whether undefined values of that line are others in this run: what the thread has itself, as a device often gives.
+bool is_other(Place at) { return at.line == undefined_line || undefined_line < 0; }
 
 // What is read from a lane that takes no part is undefined, and does no harm to whoever drops it (CUDA C++ Programming
 // Guide, "Warp Shuffle Functions"): it is another value in each run of a case, so that results show whether it is used.
@@ -55,7 +52,8 @@ void shuffle(Request* lanes, const Warp& w, uint32_t mask) {
   for_each(mask, [&](int lane) {
     Request& t = lanes[lane];
     int from = source_of(t, lane);
-    t.result = mask & bit(from) ? lanes[from].value : undefined_byte_at(t.at) * 0x0101010101010101u;
+    uint64_t undefined = is_other(t.at) ? t.value : S.launch->undefined_byte * 0x0101010101010101u;
+    t.result = mask & bit(from) ? lanes[from].value : undefined;
     if (!(mask & bit(from))) warn_undefined(t, w, lane, from);
   });
 }
@@ -207,7 +205,7 @@ void disagree(int thread) {
 }
 
 void make_undefined(void* value, size_t bytes, const char* of, Place at) {
-  memset(value, undefined_byte_at(at), bytes);
+  if (!is_other(at)) memset(value, S.launch->undefined_byte, bytes);
   if (watcher && checking && lane_of(S.current) == 1) warn(Trouble::undefined_result, S.current, at, of);  // once a warp
 }
 
