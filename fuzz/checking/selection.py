@@ -62,7 +62,8 @@ class UserKernels:
         Raises UsageError as user_subject does, if its op is none, and for two of one name.
         """
         named = [(text, self.held[n] if self.held else "") for n, text in enumerate(self.files)]
-        asked = [(text, (op,) if op else tuple(ops)) for text, op in named if not op or op in ops]
+        unsaid = () if self.held else tuple(ops)  # where others say theirs, it is what the file says, whatever that is
+        asked = [(text, (op,) if op else unsaid) for text, op in named if not op or op in ops]
         found = [user_subject(text, its, "\n".join(self.launch), self.python) for text, its in asked]
         for subject in found:
             with about(subject.path):  # an op of the command line is known by now: this one stands in the file

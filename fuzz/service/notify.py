@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select, update
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.storage.sql.service_tables import event, life
 from kernel_assay.fuzz.service.problems import MissingError
-from kernel_assay.fuzz.service.protocol import OVER, Standing
+from kernel_assay.fuzz.service.protocol import OVER, UNSEARCHED, Standing
 from kernel_assay.fuzz.service.queue import jobs, upkeep
 from kernel_assay.fuzz.service.queue.database import Row, ServerDatabase
 from kernel_assay.reports.words import count
@@ -130,19 +130,24 @@ def commit_status(connection: Connection, project: str, commit: str, address: st
     last = {jobs.root_of(one["key"]): one for one in found}.values()  # one that was tried again stands for it
     waits = sum(one["state"] not in OVER for one in last)
     undone = [one["reason"] for one in last if one["state"] in upkeep.UNDONE]
-    unsearched = [one["message"] for one in last if one["kind"] == "fuzz" and one["verdict"] == "declined"]
+    unsearched = [one["message"].partition(UNSEARCHED)[2] for one in last if one["kind"] == "fuzz"]
+    unsearched = [words for words in unsearched if words]
+    let_be = set(connection.scalars(select(life.c.finding).where(life.c.project == project, life.c.state == "wontfix")))
     bad = {name for one in found if one["verdict"] in {"wrong", "fails", "flaky"} for name in one["found"].split()}
     bad |= {one["finding"] for one in found if one["verdict"] in {"fails", "flaky"}}
+    bad -= let_be
     if waits:
         state, said = "pending", f"{waits} of {count(len(last), 'job')} to go"
     elif bad:
         rest = f", {count(len(undone), 'job')} not done" if undone else ""
+        rest += "; not all was searched" if unsearched else ""
         state, said = "failure", f"{count(len(bad), 'finding')}{rest}"
     elif undone or unsearched:
         what = f"{count(len(undone), 'job')} not done" if undone else "not all was searched"
         state, said = "error", f"{what}: {[*undone, *unsearched][0]}"[:MOST_STATUS].rstrip(": ")
     else:
-        gone = sum(one["kind"] == "verify" and one["verdict"] == "declined" for one in found)
+        declined = {one["finding"] for one in found if one["kind"] == "verify" and one["verdict"] == "declined"}
+        gone = len(declined - let_be)
         rest = f"; {count(gone, 'finding')} of kernels that are gone" if gone else ""
         state, said = "success", f"{count(len(last), 'job')} done, nothing found{rest}"
     link = {"target_url": f"{address}/projects/{told.name}", "description": said}

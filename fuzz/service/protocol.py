@@ -34,6 +34,7 @@ MOST_FILES, MOST_BYTES = 200, 2 << 20
 LEASE_SECONDS = 60.0
 LOSSES = 3
 """Leases of a task that may run out before it is `lost`."""
+UNSEARCHED = "not searched: "
 RANGE = 256
 """Cases of a search that one task runs."""
 SENT, MADE = "/kassay/sources", "/kassay/adapters"
@@ -68,7 +69,6 @@ _SAID = {
     "less_than": "it must be less than {lt}",
     "string_unicode": "it is no text: it has halves of characters",
     "json_invalid": "the body is no JSON: {error}",
-    "tuple_type": "it must be a list",
 }
 """Faults by their type, as pydantic names it, in words."""
 
@@ -176,7 +176,7 @@ class Settings(Record):
     dtypes: tuple[Name, ...] = ()
     backends: tuple[Name, ...] = ()
     peers: tuple[Name, ...] = ()
-    timeout: PositiveFloat | None = Field(default=None, le=3600)
+    timeout: PositiveFloat | None = Field(default=None, le=60)
     strict: bool = False
     baselines: tuple[Short, ...] = ()
     """Of `time`: what the subjects are timed against."""

@@ -139,7 +139,9 @@ def judge_command(
 @click.option("--repository", metavar="URL", help="Instead of files: a repository.  [default: the project's]")
 @click.option("--commit", metavar="COMMIT", help="Of the repository.")
 @click.option(
-    "--good", metavar="COMMIT", help="Of bisect: where the finding does not show yet; of verify: where it does."
+    "--good",
+    metavar="COMMIT",
+    help="Of bisect: where the finding does not show yet (of one that is fixed: where it did); of verify: where it does.",
 )
 @request_options
 @click.option("--key", default="", help="The same key is the same job, however often it is sent.")
@@ -471,8 +473,9 @@ def pull_command(
     with open_store(corpus) as store:
         finding = pulled(client, name, store, checkout, project=project, trust=trust)
     what = visible(f"{finding.subject.key}: {finding.verdict.message}")
+    where = "" if str(corpus) == "corpus" else f" --corpus {corpus}"
     files = f"\nfiles     {visible(finding.subject.path)}" if finding.subject.is_own else ""
-    say(f"{what}\nstored    in {store.name}{files}\nreplay    {program()} replay {finding.id}")
+    say(f"{what}\nstored    in {store.name}{files}\nreplay    {program()} replay {finding.id}{where}")
 
 
 command.add_command(pull_command)

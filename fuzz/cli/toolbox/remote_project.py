@@ -90,6 +90,7 @@ def _changed(*, client: Client, name: str, project: Any, repository: str | None,
 def _standing(told: ProjectTold) -> str:
     """Say what is known of a project's findings, and how far that can be trusted."""
     from kernel_assay.fuzz.service.client import searched_at  # noqa: PLC0415  an extra that need not be installed
+    from kernel_assay.fuzz.service.protocol import UNSEARCHED  # noqa: PLC0415
 
     counts = ", ".join(f"{number} {state}" for state, number in sorted(told.findings.items()))
     if told.last is None:
@@ -97,8 +98,8 @@ def _standing(told: ProjectTold) -> str:
     if told.last.state.value == "done":
         at = searched_at(told)
         late = f"; not searched there yet, but at {at[:12]}" if at != told.head else ""
-        part = f"; {visible(told.last.message)}" if told.last.verdict == "declined" else ""
-        return (counts or "no findings") + late + part
+        _, left_out, which = told.last.message.partition(UNSEARCHED)
+        return (counts or "no findings") + late + (f"; {left_out}{visible(which)}" if left_out else "")
     why = f"{visible(told.last.reason)} ({program()} remote show {told.last.id})"
     return f"{counts}{'; ' if counts else ''}last search {told.last.state.value}: {why}"
 
@@ -163,3 +164,4 @@ def wontfix_command(
     until = datetime.now(UTC) + timedelta(seconds=seconds_of(length)) if length else None
     with sendable():
         client.wontfix(finding, WontFix(reason=reason, until=until), project)
+    say(f"{finding} is let be" + (f" until {until:%Y-%m-%d %H:%M:%S} UTC" if until else ""))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sqlalchemy import Connection, delete, false, func, not_, select, update
+from sqlalchemy import Connection, case, delete, false, func, not_, select, update
 
 from kernel_assay.corpus.storage.sql.service_tables import artifact, job, life, log, project, task
 from kernel_assay.fuzz.service.problems import MissingError
 from kernel_assay.fuzz.service.protocol import OVER, Checkout, Job, JobKind, JobRequest, JobState, Project, ProjectTold
 from kernel_assay.fuzz.service.queue import jobs
 from kernel_assay.fuzz.service.queue.database import Row
-from kernel_assay.fuzz.service.queue.life import SOON, record
+from kernel_assay.fuzz.service.queue.life import SOON, record, replayed
 from kernel_assay.fuzz.service.queue.rows import SYSTEM, insert, moment, note, record_of, text_of
 from kernel_assay.fuzz.timing import history
 
@@ -49,13 +49,14 @@ def projects(connection: Connection, name: str | None = None) -> list[ProjectTol
         counts.setdefault(of, {})[state] = number
     asked = select(project).order_by(project.c.name)
     rows = connection.execute(asked if name is None else asked.where(project.c.name == name)).mappings()
-    return [_told(dict(row), counts.get(row["name"], {}), _last(connection, row["name"])) for row in rows]
+    return [_told(dict(row), counts.get(row["name"], {}), _last(connection, row["name"], row["head"])) for row in rows]
 
 
-def _last(connection: Connection, name: str) -> Job | None:
-    """The search of a project that has ended last."""
+def _last(connection: Connection, name: str, head: str) -> Job | None:
+    """The search of a project that has ended last; one of its last commit, if there is one."""
     ended = (job.c.project == name, job.c.kind == JobKind.FUZZ.value, job.c.state.in_(list(OVER)))
-    rows = connection.execute(select(job).where(*ended).order_by(job.c.seq.desc()).limit(1)).mappings()
+    of_head = case((job.c.key.like(f"%:{head}%"), 0), else_=1)
+    rows = connection.execute(select(job).where(*ended).order_by(of_head, job.c.seq.desc()).limit(1)).mappings()
     return next(iter(jobs.told(connection, [dict(row) for row in rows])), None)
 
 
@@ -87,11 +88,16 @@ def push(connection: Connection, name: str, commit: str, who: str, now: float) -
     Ids of all its `jobs`, and of those the ones that were `queued` now, were on their way (`waiting`) or `done`: the
     same commit again makes no job twice, but those that failed, were lost or cancelled. Raises MissingError.
     """
-    told = project_of(connection, name)
+    told, before = project_of(connection, name), jobs.of_commit(connection, name, commit)
+    for row in before:  # the beginning of an id means the one that is known
+        known = record_of(row["request"], JobRequest).checkout
+        commit = known.commit if known and known.commit.startswith(commit) else commit
     checkout = Checkout(repository=told.project.repository, commit=commit)
     connection.execute(update(project).where(project.c.name == name).values(head=commit, fuzzed=now))
     tried: dict[str, list[Row]] = {}
-    for row in jobs.of_commit(connection, name, commit):
+    for row in before:
+        if row["kind"] == JobKind.VERIFY and row["state"] == JobState.DONE:
+            replayed(connection, row, row["verdict"], now)  # what it said counts again
         tried.setdefault(jobs.root_of(row["key"]), []).append(row)
     wanted = [*_replays(connection, told, checkout), _search(told, checkout, f"push:{name}:{commit}")]
     made = [_once(connection, one, tried.get(one.key, [])) for one in wanted]

@@ -83,7 +83,9 @@ def bisected(request: JobRequest, replay: Replay) -> Outcome:
     message = f"{verb} by {found[:12]}"
     if between:
         message += f", or by one of {len(between)} before it that cannot be replayed ({words_of(between)})"
-    message += f"; {len(replay.seen)} of {len(commits)} commits replayed, {times} times each"
+    message += (
+        f"; {len(replay.seen)} of {len(commits)} commits replayed, each {'once' if times == 1 else f'{times} times'}"
+    )
     return Outcome(
         epoch=1,
         state=JobState.DONE,

@@ -26,12 +26,23 @@ from kernel_assay.fuzz.exhaustive.prove import lines
 from kernel_assay.fuzz.judge import FOLDER, SECONDS, complete, judge, written
 from kernel_assay.fuzz.layout_registry import recognised
 from kernel_assay.fuzz.replay.replay import Item, Replayed, replay_one
-from kernel_assay.fuzz.service.project_file import at_commit, held_at
-from kernel_assay.fuzz.service.protocol import MADE, Artifact, JobKind, JobRequest, JobState, Outcome, Progress
+from kernel_assay.fuzz.service.project_file import at_commit
+from kernel_assay.fuzz.service.protocol import (
+    MADE,
+    SENT,
+    UNSEARCHED,
+    Artifact,
+    JobKind,
+    JobRequest,
+    JobState,
+    Outcome,
+    Progress,
+)
+from kernel_assay.fuzz.service.work.kernels_of_projects import as_the_project_says, without_who_does_not_load
 from kernel_assay.fuzz.service.work.portable import BUNDLE, Places
 from kernel_assay.fuzz.timing import history
 from kernel_assay.fuzz.timing import text as timing_text
-from kernel_assay.kernels.catalog import read_subject, resolve, user_subject
+from kernel_assay.kernels.catalog import read_subject, resolve
 from kernel_assay.kernels.environment import environment
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.reports.plain.run_text import campaign_text
@@ -67,7 +78,7 @@ class Work:
     memory_mb: int = MOST_MB
     held: tuple[str, ...] = ()
     """What each file is held to, if kassay.toml says it."""
-    left_out: str = ""
+    left_out: tuple[str, ...] = ()
     """Files of kassay.toml that do not load, with the reason of each."""
 
     @property
@@ -98,45 +109,6 @@ class Work:
         return files, tuple(text for text, yes in is_file.items() if not yes)
 
 
-def _as_the_project_says(work: Work) -> Work:
-    """The job with what each file is held to by kassay.toml, references with whole paths.
-
-    Without what is named twice, and files that do not load: one that is broken ends the search of no other. Raises
-    UsageError, that of the first, if none loads.
-    """
-    held = held_at(work.request, work.places.sources)
-    if not held:
-        return work
-    target = work.request.target
-    references = dict(zip(target.references, work.files(target.references), strict=True))
-    sound, wrong = dict[tuple[str, str], str](), list[UsageError]()
-    for text, its in zip(target.subjects, held, strict=True):
-        try:
-            sound.setdefault((_read(work, text, its, is_op=its not in references), its), text)
-        except UsageError as error:
-            wrong.append(error)
-    if not sound:
-        raise wrong[0]
-    return replace(
-        work,
-        request=work.request.but(target=target.but(subjects=tuple(sound.values()))),
-        held=tuple(references.get(its, its) for _, its in sound),
-        left_out="; ".join(work.places.leaving(str(error)) for error in wrong),
-    )
-
-
-def _read(work: Work, text: str, held: str, *, is_op: bool) -> str:
-    """The whole path, and function, of a kernel. Raises UsageError if its file cannot be read."""
-    (file,) = work.files([text])
-    path, _, function = file.partition(":")
-    if is_op:
-        user_subject(file, (held,) if held else ())
-    else:
-        named, _, name = held.partition(":")
-        read_subject(Path(path), op=op_name(name or Path(named).stem), function=function)
-    return f"{Path(path).resolve()}:{function}"
-
-
 def load_seconds(request: JobRequest) -> float:
     """Seconds that a file of a job may take to be imported; compilers for GPUs have all that is usual."""
     said = request.settings
@@ -146,7 +118,7 @@ def load_seconds(request: JobRequest) -> float:
 def execute(work: Work) -> Outcome:
     """Do what a task asks for; what came of it. What cannot be done is `failed`, with its reason."""
     try:
-        work = _as_the_project_says(replace(work, request=at_commit(work.request, work.places.sources)))
+        work = as_the_project_says(replace(work, request=at_commit(work.request, work.places.sources)))
         done = KINDS[work.request.kind](work)
     except (UsageError, InternalError) as error:
         state = JobState.CANCELLED if work.stop.asked else JobState.FAILED
@@ -265,14 +237,20 @@ def _fuzz(work: Work) -> Outcome:
     seconds = None if work.cases else work.request.settings.seconds
     cases = work.cases or (None if seconds else work.request.settings.cases)
     with Store(work.places.store) as store:
-        result = _searched(work, _settings(work, seconds=seconds, cases=cases), store)
+        while True:
+            try:
+                result = _searched(work, _settings(work, seconds=seconds, cases=cases), store)
+                break
+            except UsageError as error:
+                work = without_who_does_not_load(work, error)
         if not work.stop.asked:
             result.verify()
     verdict = "wrong" if result.failed else "declined" if work.left_out else "right"
     done = _of_run(work, result, result.campaign, verdict)
     if not work.left_out:
         return done
-    words = filter(None, (done.message, f"not searched: {work.left_out}"))
+    left_out = work.places.leaving("; ".join(work.left_out)).replace(f"{SENT}/", "")
+    words = filter(None, (done.message, f"{UNSEARCHED}{left_out}"))
     return done.but(message="; ".join(words)[:MOST_MESSAGE])
 
 

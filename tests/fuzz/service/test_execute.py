@@ -142,7 +142,7 @@ def test_what_is_stopped_is_cancelled_and_limits_are_the_workers(do):
     stop = api.Stop()
     stop.ask()
     assert do({"kernel.py": KERNEL}, judging(), stop=stop).state is JobState.CANCELLED
-    work = Work(JobRequest.model_validate(judging(timeout=3000)), Places(Path(), Path()), memory_mb=512)
+    work = Work(JobRequest.model_validate(judging(timeout=60)), Places(Path(), Path()), memory_mb=512)
     assert (work.limits.timeout, work.limits.memory_mb, work.limits.closed) == (60.0, 512, True)
 
 
@@ -209,10 +209,12 @@ def test_each_kernel_of_a_project_is_held_to_what_its_file_says(do):
     files |= {"bad.py": "def run(out, x:\n", "kassay.toml": BROKEN + TOML, "sub/here": ""}
     some = do(files, {"kind": "fuzz", "checkout": checkout, "settings": {"peers": ["none"]}}, cases=64)
     assert {finding.subject.path.rpartition("/")[2] for finding in some.findings} == {"thrice.py"}
-    assert "not searched: /kassay/sources/bad.py does not import: SyntaxError" in some.message
+    assert "not searched: bad.py does not import: SyntaxError" in some.message
     assert some.message.endswith("; missing.py is not among the files")
     files["thrice.py"] = "def run(x):\n    return x + x + x\n"
+    files["silu.py"] = "import no_such_module_here\n" + KERNEL
     rest = do(files, {"kind": "fuzz", "checkout": checkout, "settings": {"peers": ["none"]}}, cases=16)
-    assert (rest.verdict, rest.state) == ("declined", JobState.DONE)
+    assert (rest.verdict, rest.state) == ("declined", JobState.DONE), rest.reason
+    assert "; silu.py does not import: ModuleNotFoundError" in rest.message
     files["kassay.toml"] = BROKEN
     assert do(files, {"kind": "fuzz", "checkout": checkout}, cases=16).reason.startswith("/kassay/sources/bad.py does")

@@ -17,6 +17,7 @@ from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.sql.service_tables import job, life, metadata_tables, task
 from kernel_assay.corpus.storage.sql.service_tables import project as project_table
 from kernel_assay.corpus.storage.sql.tables import findings as records
+from kernel_assay.fuzz.service.client import searched_at
 from kernel_assay.fuzz.service.problems import ConflictError
 from kernel_assay.fuzz.service.protocol import (
     LEASE_SECONDS,
@@ -616,6 +617,27 @@ def test_only_the_last_commit_makes_a_finding_fixed_or_reopens_it(database):
     assert [re.sub(r", in job \w+", "", one) for one in said] == [
         f"the stored case {how} at {'a' * 12}; the last commit is {'b' * 12}" for how in ("passes", "fails")
     ]
+
+
+def test_a_commit_that_is_the_last_again_says_again_what_it_said(database):
+    met, good, bad = found().but(state="minimized"), "a" * 40, "b" * 40
+    submit(database, project="p")
+    end(database, lease(database), findings=(met,))
+    with database.writing(lazy=True) as connection:
+        project = Project(repository="/r", settings=Settings(cases=9))
+        upkeep.put_project(connection, "p", project, "me", time.time())
+    for commit, verdict in ((good, "fixed"), (bad, "fails")):
+        with database.writing(lazy=True) as connection:
+            upkeep.push(connection, "p", commit, "me", time.time())
+        end(database, lease(database, kinds=(JobKind.VERIFY,)), verdict=verdict)
+        end(database, lease(database, kinds=(JobKind.FUZZ,)), verdict="right")
+    for commit, state in ((good[:9], "fixed"), (bad, "reopened"), (good, "fixed")):
+        with database.writing(lazy=True) as connection:
+            assert not upkeep.push(connection, "p", commit, "me", time.time())["queued"]
+            assert lives.row_of(connection, met.id, "p")["state"] == state
+            (told,) = upkeep.projects(connection)
+            assert told.head.startswith(commit)
+            assert searched_at(told) == told.head
 
 
 def test_a_finding_of_several_projects_is_asked_for_by_their_name(database):
