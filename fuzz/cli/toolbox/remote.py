@@ -141,7 +141,7 @@ def judge_command(
 @click.option(
     "--good",
     metavar="COMMIT",
-    help="Of bisect: where the finding does not show yet (of one that is fixed: where it did); of verify: where it does.",
+    help="Of bisect: where the finding does not show yet (if it is fixed: where it did); of verify: where it does.",
 )
 @request_options
 @click.option("--key", default="", help="The same key is the same job, however often it is sent.")

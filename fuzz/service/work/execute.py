@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from kernel_assay.corpus.errors import InternalError, UsageError
@@ -19,7 +19,6 @@ from kernel_assay.corpus.storage.memory_store import MemoryStore
 from kernel_assay.corpus.storage.protocol import RunStore
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.checking.check import Examiner
-from kernel_assay.fuzz.checking.head_start import HeadStart
 from kernel_assay.fuzz.checking.user_contracts import know_contracts
 from kernel_assay.fuzz.checking.user_references import add_reference, op_name
 from kernel_assay.fuzz.exhaustive.prove import lines
@@ -38,8 +37,9 @@ from kernel_assay.fuzz.service.protocol import (
     Outcome,
     Progress,
 )
+from kernel_assay.fuzz.service.work.assignment import Work
 from kernel_assay.fuzz.service.work.kernels_of_projects import as_the_project_says, without_who_does_not_load
-from kernel_assay.fuzz.service.work.portable import BUNDLE, Places
+from kernel_assay.fuzz.service.work.portable import BUNDLE
 from kernel_assay.fuzz.timing import history
 from kernel_assay.fuzz.timing import text as timing_text
 from kernel_assay.kernels.catalog import read_subject, resolve
@@ -50,63 +50,10 @@ from kernel_assay.reports.plain.terminal import table
 
 JUDGED_CASES = 64
 """Of a judge job that says neither cases nor seconds."""
-TIMEOUT, LONGEST = 10.0, 60.0
-"""Seconds for one execution of a kernel: as usual, and at most."""
 LOAD_SECONDS, LOAD_BEYOND = 30.0, 5.0
 """For the import of a file of a job that has no budget in seconds, and beyond the budget of one that has."""
-MOST_MB = 4096
 MOST_FINDINGS = 100
 MOST_RECORD, MOST_MESSAGE = 2 << 20, 2000
-
-
-@dataclass(frozen=True)
-class Work:
-    """A task, and what it is executed with."""
-
-    request: JobRequest
-    places: Places
-    tell: Callable[[Progress], None] = lambda _: None
-    ahead: Callable[[api.SandboxLimits], HeadStart] = lambda _: HeadStart()
-    """Makes what kernels' processes come from, warm."""
-    stop: api.Stop = field(default_factory=api.Stop)
-    seed: int = 0
-    cases: int = 0
-    device: str = "cpu"
-    """Where kernels run that a job wants on a GPU."""
-    times: int = 0
-    """Of a replay: runs of a case that passes, before it is said that it does; 0: as many as are usual."""
-    memory_mb: int = MOST_MB
-    held: tuple[str, ...] = ()
-    """What each file is held to, if kassay.toml says it."""
-    left_out: tuple[str, ...] = ()
-    """Files of kassay.toml that do not load, with the reason of each."""
-
-    @property
-    def limits(self) -> api.SandboxLimits:
-        """Limits of the job, within the worker's own."""
-        wanted = self.request.settings.timeout or TIMEOUT
-        return api.SandboxLimits(timeout=min(max(wanted, 0.01), LONGEST), memory_mb=self.memory_mb)
-
-    @property
-    def where(self) -> str:
-        """The device of the job, as the library names it."""
-        return "cpu" if self.request.settings.device == "cpu" else self.device
-
-    def files(self, places: Sequence[str]) -> tuple[str, ...]:
-        """`FILE[:NAME]` of files that were sent, with whole paths. Raises UsageError for others."""
-        return tuple(self._file(text) for text in places)
-
-    def _file(self, text: str) -> str:
-        where, colon, name = text.partition(":")
-        if "@" in name:
-            raise UsageError(f"{text!r} names an interpreter, which is the worker's own affair")
-        return f"{self.places.inside(where)}{colon}{name}"
-
-    def split(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Subjects that are files, and names of built-in implementations."""
-        is_file = {text: "/" in text or "." in text.partition(":")[0] for text in self.request.target.subjects}
-        files = self.files([text for text, yes in is_file.items() if yes])
-        return files, tuple(text for text, yes in is_file.items() if not yes)
 
 
 def load_seconds(request: JobRequest) -> float:

@@ -154,7 +154,8 @@ def _done(message: Message, tasks: _Tasks, pools: WarmPools, send: Callable[[Mes
     """Execute one task; its outcome as JSON data."""
     from kernel_assay.fuzz import api  # noqa: PLC0415  as above
     from kernel_assay.fuzz.service.protocol import JobRequest, Progress  # noqa: PLC0415
-    from kernel_assay.fuzz.service.work.execute import Work, execute, load_seconds  # noqa: PLC0415
+    from kernel_assay.fuzz.service.work.assignment import Work  # noqa: PLC0415
+    from kernel_assay.fuzz.service.work.execute import execute, load_seconds  # noqa: PLC0415
     from kernel_assay.fuzz.service.work.portable import Places  # noqa: PLC0415
 
     def tell(progress: Progress) -> None:

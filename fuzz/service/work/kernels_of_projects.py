@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.fuzz.checking.user_references import op_name
 from kernel_assay.fuzz.service.project_file import held_at
+from kernel_assay.fuzz.service.work.assignment import Work
 from kernel_assay.kernels.catalog import read_subject, user_subject
-
-if TYPE_CHECKING:
-    from kernel_assay.fuzz.service.work.execute import Work
 
 
 def as_the_project_says(work: Work) -> Work:

@@ -8,7 +8,8 @@ from _silu import right
 from kernel_assay.corpus.model.campaign import Campaign, Moment
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.service.protocol import MADE, SENT, Checkout, JobRequest, JobState, Sources
-from kernel_assay.fuzz.service.work.execute import Work, _quiet, execute, load_seconds
+from kernel_assay.fuzz.service.work.assignment import Work
+from kernel_assay.fuzz.service.work.execute import _quiet, execute, load_seconds
 from kernel_assay.fuzz.service.work.portable import BUNDLE, Places
 from kernel_assay.fuzz.service.work.warm import WarmPools
 
