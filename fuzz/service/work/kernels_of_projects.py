@@ -22,10 +22,11 @@ def as_the_project_says(work: Work) -> Work:
     if not held:
         return work
     target = work.request.target
-    references = dict(zip(target.references, work.files(target.references), strict=True))
-    sound, wrong = dict[tuple[str, str], str](), list[UsageError]()
+    references, sound, wrong = dict[str, str](), dict[tuple[str, str], str](), list[UsageError]()
     for text, its in zip(target.subjects, held, strict=True):
         try:
+            if its in target.references:
+                (references[its],) = work.files([its])
             sound.setdefault((_read(work, text, its, is_op=its not in references), its), text)
         except UsageError as error:
             wrong.append(error)
@@ -33,7 +34,7 @@ def as_the_project_says(work: Work) -> Work:
         raise wrong[0]
     return replace(
         work,
-        request=work.request.but(target=target.but(subjects=tuple(sound.values()))),
+        request=work.request.but(target=target.but(subjects=tuple(sound.values()), references=tuple(references))),
         held=tuple(references.get(its, its) for _, its in sound),
         left_out=tuple(map(str, wrong)),
     )

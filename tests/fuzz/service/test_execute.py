@@ -191,6 +191,9 @@ op = "silu"
 [[kernels]]
 file = "missing.py"
 reference = "right.py:double"
+[[kernels]]
+file = "twice.py:run"
+reference = "gone.py:double"
 """
 
 
@@ -211,7 +214,7 @@ def test_each_kernel_of_a_project_is_held_to_what_its_file_says(do):
     some = do(files, {"kind": "fuzz", "checkout": checkout, "settings": {"peers": ["none"]}}, cases=64)
     assert {finding.subject.path.rpartition("/")[2] for finding in some.findings} == {"thrice.py"}
     assert "not searched: bad.py does not import: SyntaxError" in some.message
-    assert some.message.endswith("; missing.py is not among the files")
+    assert some.message.endswith("; missing.py is not among the files; gone.py is not among the files")
     files["thrice.py"] = "def run(x):\n    return x + x + x\n"
     files["silu.py"] = "import no_such_module_here\n" + KERNEL
     rest = do(files, {"kind": "fuzz", "checkout": checkout, "settings": {"peers": ["none"]}}, cases=16)
