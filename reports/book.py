@@ -31,6 +31,11 @@ MOST_BEFORE = 5
 """Cases of a sequence that are named in a list."""
 
 
+def elsewhere(corpus: object) -> str:
+    """The option of a printed command that names a corpus; empty: it is where commands look by themselves."""
+    return f" --corpus {shlex.quote(str(corpus))}" if str(corpus) != DEFAULT_CORPUS else ""
+
+
 @dataclass(frozen=True)
 class Book:
     """The content of a report."""
@@ -198,7 +203,7 @@ def commands(finding: Finding, corpus: str = DEFAULT_CORPUS) -> dict[str, str]:
             f" --subject {shlex.quote(finding.subject.place)}",
         )
     extra += option_for(finding.contract)
-    extra += f" --corpus {shlex.quote(corpus)}" if corpus != DEFAULT_CORPUS else ""
+    extra += elsewhere(corpus)
     names = ("show", "replay", "shrink") if finding.cliff is None else ("show", "replay")
     return {name: f"{program()} {name} {target}{extra}" for name in names}
 

@@ -33,6 +33,12 @@ SERVED = Path("local", "service.db")
 """Where, in the folder of a corpus, `serve` keeps its database if it is told of no other."""
 
 
+def served_in(place: Place) -> str:
+    """The address of the database that `serve` keeps in a folder; empty: there is none."""
+    file = place.absolute() / SERVED if isinstance(place, Path) else None
+    return f"sqlite:///{file}" if file is not None and file.exists() else ""
+
+
 def place_of(text: str | Path) -> Place:
     """Tell a database's URL from a folder."""
     return DatabaseUrl(str(text)) if _URL.match(str(text)) else Path(text)

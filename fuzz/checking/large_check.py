@@ -134,8 +134,10 @@ class LargeCaseChecker:
     def _reference(self, case: Case, keys: Sequence[str], places: Sequence[Where]) -> LargeReference:
         """The oracle's answer; that to the case before, if it is asked of this one: who is timed gets the same case."""
         claims = [self._subjects[key].numerics for key in keys]
-        if self._latest is None or places or self._latest.case != case:
-            self._latest = LargeReference(self._contracts[case.op], case, claims, places)
+        if places:
+            return LargeReference(self._contracts[case.op], case, claims, places)
+        if self._latest is None or self._latest.case != case:
+            self._latest = LargeReference(self._contracts[case.op], case, claims)
         else:
             self._latest.add(claims)
         return self._latest

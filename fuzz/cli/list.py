@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
@@ -17,7 +16,7 @@ from kernel_assay.corpus.model.interpreter_mends import mended_text
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.process.interpreter import LIBRARIES, Interpreter, interpreter, path_of
 from kernel_assay.corpus.storage.opening import open_store
-from kernel_assay.corpus.storage.place import SERVED, Place
+from kernel_assay.corpus.storage.place import Place, served_in
 from kernel_assay.fuzz.cli.options import contract_option, json_option, old_corpus_option, reference_option
 from kernel_assay.fuzz.cli.output import FOUND, write_json
 from kernel_assay.fuzz.planning.goals import GOALS
@@ -132,8 +131,8 @@ def _distributions(_: Place) -> tuple[Row, list[Row]]:
 def _findings(corpus: Place) -> tuple[Row, list[Row]]:
     with open_store(corpus) as store:
         found = store.all_findings()
-    if isinstance(corpus, Path) and (served := corpus.absolute() / SERVED).exists():
-        click.echo(f"those of the service are in another place: --corpus sqlite:///{served}", err=True)
+    if served := served_in(corpus):
+        click.echo(f"those of the service are in another place: --corpus {served}", err=True)
     rows: list[Row] = [
         (f.id, f.subject.key, f.verdict.kind.value, _state(f), str(f.count), f.signature.dtype, bug[0].id, f.case.label)
         for bug in grouped(found, lambda f: not f.expected())

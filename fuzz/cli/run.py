@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import time
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ from kernel_assay.fuzz.cli.options import (
 from kernel_assay.fuzz.cli.output import FOUND, check_files, write_json
 from kernel_assay.fuzz.cli.progress import Progress
 from kernel_assay.fuzz.settings import ENGINES, MOST_JOBS, MOST_MB, RunSettings, SandboxLimits, seconds_of
-from kernel_assay.reports.book import DEFAULT_CORPUS
+from kernel_assay.reports.book import elsewhere
 from kernel_assay.reports.json_model import report, to_json
 from kernel_assay.reports.plain.run_text import campaign_text
 from kernel_assay.reports.plain.terminal import say
@@ -233,9 +232,8 @@ def conclude(result: api.RunResult, corpus: Place, json_path: str | None = None)
     Raises what ended the run before its time, and UsageError if nothing was tested.
     """
     book, to_stdout = result.book(str(corpus)), json_path == "-"
-    elsewhere = f" --corpus {shlex.quote(str(corpus))}" if str(corpus) != DEFAULT_CORPUS else ""
     summary = report(book)
-    path: Path | str = f"{program()} report {result.campaign.run} --json -{elsewhere}"
+    path: Path | str = f"{program()} report {result.campaign.run} --json -{elsewhere(corpus)}"
     full: UsageError | None = None
     if isinstance(corpus, Path):
         path = corpus / "local" / "runs" / result.campaign.run / "summary.json"
@@ -248,10 +246,10 @@ def conclude(result: api.RunResult, corpus: Place, json_path: str | None = None)
     if full is not None:
         raise full
     click.echo(f"summary   {path}", err=to_stdout)
-    click.echo(f"page      {program()} report --html report.html{elsewhere}", err=to_stdout)
+    click.echo(f"page      {program()} report --html report.html{elsewhere(corpus)}", err=to_stdout)
     if result.pending:
         left = f"{len(result.pending):,} more failures are in the run's journal, which nobody has looked into"
-        click.echo(f"left      {left}: {program()} run --resume{elsewhere}", err=to_stdout)
+        click.echo(f"left      {left}: {program()} run --resume{elsewhere(corpus)}", err=to_stdout)
     for told in result.troubles:
         click.echo(f"warning: {told}", err=True)
     result.verify()

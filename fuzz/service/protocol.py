@@ -35,6 +35,7 @@ LEASE_SECONDS = 60.0
 LOSSES = 3
 """Leases of a task that may run out before it is `lost`."""
 UNSEARCHED = "not searched: "
+LONGEST = 60.0
 RANGE = 256
 """Cases of a search that one task runs."""
 SENT, MADE = "/kassay/sources", "/kassay/adapters"
@@ -75,8 +76,7 @@ _SAID = {
 
 def words_of(error: Mapping[str, Any]) -> str:
     """What is wrong with a field, one of pydantic's errors, in words."""
-    known = error.get("ctx", {})
-    said = _SAID.get(str(error.get("type", "")))
+    known, said = error.get("ctx", {}), _SAID.get(str(error.get("type", "")))
     own = FORMS.get(str(known.get("pattern", ""))) or (said.format_map(known) if said else "")
     return own or str(error.get("msg", "")).removeprefix("Value error, ")
 
@@ -176,7 +176,7 @@ class Settings(Record):
     dtypes: tuple[Name, ...] = ()
     backends: tuple[Name, ...] = ()
     peers: tuple[Name, ...] = ()
-    timeout: PositiveFloat | None = Field(default=None, le=60)
+    timeout: PositiveFloat | None = Field(default=None, le=3600)
     strict: bool = False
     baselines: tuple[Short, ...] = ()
     """Of `time`: what the subjects are timed against."""

@@ -1,7 +1,7 @@
 """Flash attention, as torch calls it."""
 
-import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from _attention import attended
+from torch.nn.attention import SDPBackend
 
 BACKEND = "torch"
 DTYPES = ("float16", "bfloat16")
@@ -9,14 +9,4 @@ NUMERICS = {"intermediates": {"p": "input"}}
 
 
 def attention(q, k, v, *, causal, lengths=None, scale=0.0):
-    if lengths is not None or not q.numel() or not k.numel() or (causal and q.shape[2] != k.shape[2]):
-        raise NotImplementedError("no lengths, nothing empty, and a causal mask of a square only")
-    k, v = (one.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for one in (k, v))
-    try:
-        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-            found = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale or None)
-        return found.contiguous()
-    except RuntimeError as error:
-        if "No available kernel" in str(error):
-            raise NotImplementedError("it has no kernel for this shape") from error
-        raise
+    return attended(SDPBackend.FLASH_ATTENTION, q, k, v, causal=causal, lengths=lengths, scale=scale)

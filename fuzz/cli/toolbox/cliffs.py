@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 import click
 
 from kernel_assay.corpus.program import program
@@ -28,7 +26,7 @@ from kernel_assay.fuzz.cliffs.kernel import CliffFound, LineSearched
 from kernel_assay.fuzz.cliffs.result import CliffSearch
 from kernel_assay.fuzz.cliffs.search import FACTOR
 from kernel_assay.fuzz.settings import SandboxLimits, seconds_of
-from kernel_assay.reports.book import DEFAULT_CORPUS
+from kernel_assay.reports.book import elsewhere
 from kernel_assay.reports.plain.terminal import say
 from kernel_assay.reports.words import count
 
@@ -103,8 +101,7 @@ def command(
     for note in notes_of([op] if op else []):
         click.echo(f"warning: {note}", err=True)
     if ids := [finding for one in found for finding in one.findings]:
-        elsewhere = f" --corpus {shlex.quote(str(corpus))}" if str(corpus) != DEFAULT_CORPUS else ""
-        say(f"again: {program()} replay {' '.join(ids)}{elsewhere}", err=aside)
+        say(f"again: {program()} replay {' '.join(ids)}{elsewhere(corpus)}", err=aside)
     write_json(json_path, found)
     return FOUND if any(one.cliffs for one in found) else 0
 

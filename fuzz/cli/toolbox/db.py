@@ -12,7 +12,7 @@ import click
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.storage.copying import backup, copy, prune
 from kernel_assay.corpus.storage.opening import open_store
-from kernel_assay.corpus.storage.place import SERVED, DatabaseUrl, Place
+from kernel_assay.corpus.storage.place import DatabaseUrl, Place, served_in
 from kernel_assay.fuzz.cli.options import corpus_option, old_corpus_option
 from kernel_assay.reports.options import PlaceType
 
@@ -74,9 +74,9 @@ def prune_command(*, age: str, corpus: Place) -> int:
 @old_corpus_option
 def backup_command(*, file: Path, corpus: Place) -> int:
     """Copy the corpus, of a database all tables, as it is now, into a new FILE of SQLite; `db copy` brings it back."""
-    if isinstance(corpus, Path) and (served := corpus.absolute() / SERVED).exists():
+    if served := served_in(corpus):
         raise UsageError(
-            f"{corpus} has the database of a service, which is backed up by --corpus sqlite:///{served}; "
+            f"{corpus} has the database of a service, which is backed up by --corpus {served}; "
             "what else there is in the folder is copied by `db copy`"
         )
     click.echo(f"backed up {corpus} in {file}: {_numbers(backup(corpus, file))}")

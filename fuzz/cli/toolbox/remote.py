@@ -21,6 +21,7 @@ from kernel_assay.fuzz.cli.options import AtLeast, corpus_option, dtype_option
 from kernel_assay.fuzz.cli.output import FOUND, UNJUDGED
 from kernel_assay.fuzz.cli.toolbox.server_options import secret_of, server_options, with_service
 from kernel_assay.fuzz.settings import seconds_of
+from kernel_assay.reports.book import elsewhere
 from kernel_assay.reports.bugs import grouped
 from kernel_assay.reports.plain.terminal import say, table, visible
 from kernel_assay.reports.words import count
@@ -473,9 +474,8 @@ def pull_command(
     with open_store(corpus) as store:
         finding = pulled(client, name, store, checkout, project=project, trust=trust)
     what = visible(f"{finding.subject.key}: {finding.verdict.message}")
-    where = "" if str(corpus) == "corpus" else f" --corpus {corpus}"
     files = f"\nfiles     {visible(finding.subject.path)}" if finding.subject.is_own else ""
-    say(f"{what}\nstored    in {store.name}{files}\nreplay    {program()} replay {finding.id}{where}")
+    say(f"{what}\nstored    in {store.name}{files}\nreplay    {program()} replay {finding.id}{elsewhere(corpus)}")
 
 
 command.add_command(pull_command)

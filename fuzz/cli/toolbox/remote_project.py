@@ -13,6 +13,7 @@ from kernel_assay.corpus.program import program
 from kernel_assay.fuzz.cli.options import AtLeast
 from kernel_assay.fuzz.cli.toolbox.remote import asks, command, of_project, sendable, utc
 from kernel_assay.fuzz.cli.toolbox.server_options import server_options
+from kernel_assay.fuzz.service.repository import is_path
 from kernel_assay.fuzz.settings import seconds_of
 from kernel_assay.reports.plain.terminal import say, table, visible
 from kernel_assay.reports.words import count
@@ -83,7 +84,7 @@ def _changed(*, client: Client, name: str, project: Any, repository: str | None,
     told = client.project(name)
     repository = told.project.repository
     say(f"{told.name}: {visible(repository)} at {told.head[:12] or 'no commit yet'}; {_standing(told)}")
-    if project is not None and repository.startswith(("/", "file:")):
+    if project is not None and is_path(repository):
         say("warning: that is a path of the workers' machines, and only `work --allow-local` takes it", err=True)
 
 

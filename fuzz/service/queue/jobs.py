@@ -18,7 +18,18 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.process.child import HOME
 from kernel_assay.corpus.storage.sql.service_tables import artifact, job, life, log, source, task
 from kernel_assay.fuzz.service.problems import MissingError
-from kernel_assay.fuzz.service.protocol import OVER, Job, JobKind, JobRequest, JobState, Progress, Sources, Target
+from kernel_assay.fuzz.service.protocol import (
+    LONGEST,
+    OVER,
+    Job,
+    JobKind,
+    JobRequest,
+    JobState,
+    Progress,
+    Settings,
+    Sources,
+    Target,
+)
 from kernel_assay.fuzz.service.queue.database import Row, clean, plain
 from kernel_assay.fuzz.service.queue.rows import SYSTEM, insert, moment, note, pairs, record_of, text_of, until_of
 from kernel_assay.fuzz.service.queue.schedule import next_tag, parts_of
@@ -46,6 +57,8 @@ def submit(connection: Connection, request: JobRequest, owner: str, *, sources: 
     makes no sense.
     """
     _check(request)
+    if owner != SYSTEM:  # a project's may be of a time when more was taken, and are cut by workers
+        check_timeout(request.settings)
     parts, until = parts_of(request), until_of(request.deadline)
     if request.finding and not (sources or request.sources or request.checkout):
         request, sources = _with_files(connection, request, request.finding.id)
@@ -118,6 +131,12 @@ def _with_files(connection: Connection, request: JobRequest, finding: str) -> tu
     before = record_of(first.request, JobRequest)
     target = before.target if request.target == Target() else request.target
     return request.but(target=target, checkout=before.checkout), first.sources
+
+
+def check_timeout(settings: Settings) -> None:
+    """Raises UsageError for more than workers give an execution."""
+    if (settings.timeout or 0.0) > LONGEST:
+        raise UsageError(f"settings.timeout: it must be {LONGEST:.0f} at most")
 
 
 def _check(request: JobRequest) -> None:
@@ -310,10 +329,14 @@ def _places(connection: Connection, names: Sequence[str]) -> dict[str, int]:
     return pairs(connection, first)
 
 
+def is_of_commit(commit: str) -> ColumnElement[bool]:
+    """Whether a job is about a commit of its project."""
+    return job.c.key.like(f"%:{commit}%") if commit.isalnum() else false()
+
+
 def of_commit(connection: Connection, project: str, commit: str) -> list[Row]:
     """Jobs of a project at a commit, the first one first; replays and searches keep it in their keys."""
-    keys = job.c.key.like(f"%:{commit}%") if commit.isalnum() else false()
-    asked = select(job).where(job.c.project == project, keys)
+    asked = select(job).where(job.c.project == project, is_of_commit(commit))
     return [dict(row) for row in connection.execute(asked.order_by(job.c.seq)).mappings()]
 
 

@@ -26,7 +26,8 @@ REPLAYED = ("new", "open", "reopened", "fixed")
 
 
 def put_project(connection: Connection, name: str, said: Project, who: str, now: float) -> None:
-    """Begin a project, or change it."""
+    """Begin a project, or change it. Raises UsageError for a timeout that no worker gives."""
+    jobs.check_timeout(said.settings)
     row = {"record": text_of(said)}
     new = insert(connection, project).values(name=name, created=now, **row)
     connection.execute(new.on_conflict_do_update(index_elements=["name"], set_=row))
@@ -55,7 +56,7 @@ def projects(connection: Connection, name: str | None = None) -> list[ProjectTol
 def _last(connection: Connection, name: str, head: str) -> Job | None:
     """The search of a project that has ended last; one of its last commit, if there is one."""
     ended = (job.c.project == name, job.c.kind == JobKind.FUZZ.value, job.c.state.in_(list(OVER)))
-    of_head = case((job.c.key.like(f"%:{head}%"), 0), else_=1)
+    of_head = case((jobs.is_of_commit(head), 0), else_=1)
     rows = connection.execute(select(job).where(*ended).order_by(of_head, job.c.seq.desc()).limit(1)).mappings()
     return next(iter(jobs.told(connection, [dict(row) for row in rows])), None)
 

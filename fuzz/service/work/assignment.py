@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.checking.head_start import HeadStart
-from kernel_assay.fuzz.service.protocol import JobRequest, Progress
+from kernel_assay.fuzz.service.protocol import LONGEST, JobRequest, Progress
 from kernel_assay.fuzz.service.work.portable import Places
 
-TIMEOUT, LONGEST = 10.0, 60.0
-"""Seconds for one execution of a kernel: as usual, and at most."""
+TIMEOUT = 10.0
+"""Seconds for one execution of a kernel, if a job says nothing; LONGEST at most."""
 MOST_MB = 4096
 
 

@@ -39,7 +39,7 @@ from kernel_assay.fuzz.service.protocol import (
 from kernel_assay.fuzz.service.queue import jobs, leases, upkeep
 from kernel_assay.fuzz.service.queue import life as lives
 from kernel_assay.fuzz.service.queue.database import ServerDatabase
-from kernel_assay.fuzz.service.queue.rows import happened
+from kernel_assay.fuzz.service.queue.rows import SYSTEM, happened
 
 OVER_NOW = {state.value for state in OVER}
 
@@ -354,6 +354,14 @@ def test_the_same_key_is_the_same_job(database):
     assert submit(database, key="k", priority=9) == first
     assert submit(database, owner="another", key="k") != first
     assert submit(database) != submit(database)
+
+
+def test_a_timeout_that_no_worker_gives_is_refused_and_one_that_is_stored_is_read(database):
+    with pytest.raises(UsageError, match="60 at most"):
+        submit(database, settings=Settings(timeout=90))
+    with database.writing(lazy=True) as connection:
+        name, _ = jobs.submit(connection, JobRequest(kind=JobKind.FUZZ, settings=Settings(timeout=90)), SYSTEM)
+        assert jobs.get(connection, name).settings.timeout == 90
 
 
 def test_settings_that_exclude_one_another(database):
